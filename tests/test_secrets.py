@@ -1,9 +1,14 @@
 """Passwords from files and commands: their changes reach new servers, and a source that fails or hangs
 delays only those who need it."""
 
+import http.server
 import json
 import os
 import re
+import socket
+import struct
+import threading
+import time
 
 import pytest
 
@@ -187,14 +192,89 @@ def test_what_others_may_change_is_not_run(make_howdah, cluster, mode, who_else)
     assert code == 1 and f"has commands for passwords, and {who_else} may change it" in said
 
 
+class Metadata(http.server.BaseHTTPRequestHandler):
+    """The metadata service of a machine (IMDSv2): credentials that end soon, other ones each time."""
+
+    def do_PUT(self):
+        self.answer("session" if self.headers["x-aws-ec2-metadata-token-ttl-seconds"] else None)
+
+    def do_GET(self):
+        asked = self.headers["x-aws-ec2-metadata-token"] == "session"
+        roles = "/latest/meta-data/iam/security-credentials/"
+        if self.path == roles:
+            return self.answer("app role\n" if asked else None)
+        self.server.calls += 1
+        end = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 4))
+        found = asked and self.path == roles + "app%20role"
+        self.answer(json.dumps({"Code": "Success", "AccessKeyId": f"ASIA{self.server.calls}", "Token": "s/e",
+                                "SecretAccessKey": "hidden", "Expiration": end}) if found else None)
+
+    def answer(self, text):
+        self.send_response(200 if text else 404)
+        self.end_headers()
+        self.wfile.write((text or "").encode())
+
+    def log_message(self, *_):
+        pass
+
+
+def passwords(listener, count):
+    """What a PostgreSQL that asks for passwords in clear text gets. It lets nobody in."""
+    got = []
+    while len(got) < count:
+        connection, _ = listener.accept()
+        with connection, connection.makefile("rb") as stream:
+            startup = stream.read(struct.unpack("!i", stream.read(4))[0] - 4)
+            if startup == struct.pack("!i", 80877103):
+                connection.sendall(b"N")
+                stream.read(struct.unpack("!i", stream.read(4))[0] - 4)
+            connection.sendall(b"R\0\0\0\x08\0\0\0\x03")
+            if stream.read(1) == b"p":
+                got.append(stream.read(struct.unpack("!i", stream.read(4))[0] - 4).rstrip(b"\0").decode())
+            connection.sendall(wire.message("E", b"SFATAL\0VFATAL\0C28P01\0Mno\0\0"))
+    return got
+
+
+def test_each_login_signs_a_token_of_its_own(make_howdah, cluster, monkeypatch):
+    """aws-rds: credentials come from the machine's role and are renewed before their end."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Metadata)
+    server.calls = 0
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for name in list(os.environ):
+        if name.startswith("AWS_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        host = "db.c1.eu-west-1.rds.amazonaws.com"
+        text = (f'[databases.shop]\nhost = "127.0.0.1"\nport = {port}\nserver_user = "own er"\n'
+                f'server_password = {{ source = "aws-rds", sign_host = "{host}" }}\n{APP}')
+        howdah = with_file(make_howdah, cluster, text)
+        machine.wait_until(lambda: server.calls > 1, "renewed credentials")
+        with howdah.raw() as client:
+            threading.Thread(target=lambda: client.login("app", "shop", "app"), daemon=True).start()
+            tokens = passwords(listener, 1)
+    for token in tokens:
+        assert token.startswith(f"{host}:{port}/?Action=connect&DBUser=own%20er&X-Amz-Algorithm=AWS4-HMAC-SHA256"
+                                "&X-Amz-Credential=ASIA"), token
+        assert re.search(r"%2Feu-west-1%2Frds-db%2Faws4_request&.*&X-Amz-Security-Token=s%2Fe&X-Amz-Signature=\w{64}$",
+                         token), token
+    row = secrets(howdah)[0]
+    assert row["source"] == "aws-rds" and int(row["generation"]) > 1
+    assert "hidden" not in howdah.log() and "X-Amz" not in howdah.log()
+    server.shutdown()
+
+
 @pytest.mark.parametrize("value, remedy", [
     ('{ source = "vault", path = "x" }', 'unknown source "vault": there are aws-rds, files and commands'),
     ('{ command = ["token"] }', "begins with the whole path of a program"),
     ('{ command = ["/bin/a", 1] }', "must be an array of texts"),
     ('{ source = "aws-rds", regoin = "x" }', "aws-rds has no option regoin"),
     ('{ url = "x" }', '{ command = ["/PROGRAM"] }'),
+    ('{ source = "aws-rds" }\nhost = "db.example"', "aws-rds sends tokens in clear text"),
 ])
 def test_what_no_source_is(make_howdah, cluster, value, remedy):
-    howdah = with_file(make_howdah, cluster, shop(value), start=False)
+    text = shop(value).replace("SERVER\n", "" if "host =" in value else "SERVER\n")
+    howdah = with_file(make_howdah, cluster, text, start=False)
     code, said = howdah.run_to_end("--check", howdah.ini_path)
     assert code == 1 and remedy in said, said

@@ -163,6 +163,29 @@ fn rfc_7677() {
 }
 
 #[test]
+fn a_token_is_not_sent_in_clear_text() {
+    let login = |in_clear| {
+        ServerLogin::new(ServerLoginSetup {
+            in_clear,
+            user: "u",
+            secret: Some(Secret::Plain("token".into())),
+            keys: None,
+            nonce: &[2; 18],
+            binding: None,
+            channel_binding: ChannelBinding::Prefer,
+            require_auth: &RequireAuth::default(),
+        })
+    };
+    let step = login(false).challenge(code::CLEARTEXT, b"");
+    assert!(matches!(step, LoginStep::Refuse(_)), "{step:?}");
+    let step = login(true).challenge(code::CLEARTEXT, b"");
+    assert!(matches!(step, LoginStep::Reply(_)), "{step:?}");
+    // SCRAM shows nobody the password.
+    let step = login(false).challenge(code::SASL, b"SCRAM-SHA-256\0\0");
+    assert!(matches!(step, LoginStep::Reply(_)), "{step:?}");
+}
+
+#[test]
 fn either_of_two_passwords() {
     let [first, second] = ["one", "two"].map(|text| Secret::Plain(text.into()));
     for method in [Method::Plain, Method::Md5, Method::Scram] {

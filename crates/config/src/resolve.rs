@@ -558,6 +558,7 @@ impl ConfigReader {
         self.judge_metrics();
         self.judge_shards();
         self.place_hosts();
+        self.judge_tokens();
         self.judge_placed();
         self.judge_reads();
         self.judge_ports();

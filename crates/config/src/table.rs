@@ -184,7 +184,7 @@ settings! {
             "The file that maps system users to database users, for auth_type = hba.";
         auth_oauth_options: String = ""; global(reload); known NOWHERE;
             "Which tokens are good, for auth_type = oauth and jwt: issuer, audience, scope, keys, claim, roles, \
-             map, algorithms, leeway, end_with_token. See docs/tokens.md.";
+             map, algorithms, leeway. See docs/tokens.md.";
         auth_ldap_options: Option<LdapText> = unset; global(reload); known G;
             "Where the directory is and how to bind, for auth_type = ldap: ldapserver, ldapport, \
              ldapscheme, ldaptls, ldapurl; ldapprefix and ldapsuffix, or ldapbasedn, ldapbinddn, \

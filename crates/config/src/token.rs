@@ -17,8 +17,8 @@ pub const ALGORITHMS: [&str; 9] = [
 /// The greatest difference of clocks that may be allowed for, in seconds.
 const MOST_LEEWAY: u32 = 600;
 
-const OPTIONS: &str = "there are issuer, scope, map, audience, keys, claim, roles, algorithms, leeway and \
-     end_with_token; quote values that hold commas or blanks";
+const OPTIONS: &str = "there are issuer, scope, map, audience, keys, claim, roles, algorithms and \
+     leeway; quote values that hold commas or blanks";
 
 /// How a client shows its token.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -50,8 +50,6 @@ pub struct TokenRules {
     pub algorithms: Vec<String>,
     /// How far clocks may differ, in seconds.
     pub leeway: u32,
-    /// A client ends soon after its token.
-    pub end_with_token: bool,
     /// Which names may log in as which user. Without a map: only the same name.
     pub map: Option<Arc<IdentMap>>,
 }
@@ -87,7 +85,6 @@ impl TokenRules {
             roles: None,
             algorithms: ALGORITHMS.map(String::from).to_vec(),
             leeway: 30,
-            end_with_token: false,
             map: None,
         };
         // The same syntax as that of LDAP's options.
@@ -138,11 +135,6 @@ impl TokenRules {
                     return wrong(text, format!("write seconds, {MOST_LEEWAY} at most"));
                 }
             },
-            "end_with_token" => match value {
-                "0" => self.end_with_token = false,
-                "1" => self.end_with_token = true,
-                _ => return wrong(format!("invalid {key} value: \"{value}\""), "write 0 or 1"),
-            },
             "validator" => {
                 return wrong(
                     "validator: there are no libraries that check tokens",
@@ -153,6 +145,12 @@ impl TokenRules {
                 return wrong(
                     "delegate_ident_mapping is not supported",
                     "write roles=CLAIM, whose values are names of users, or map=",
+                );
+            }
+            "end_with_token" => {
+                return wrong(
+                    "end_with_token is not supported: a client stays after its token's end, as in PostgreSQL",
+                    "leave it out; client_idle_timeout ends clients that do nothing",
                 );
             }
             _ => return wrong(format!("unsupported parameter {key}="), OPTIONS),
@@ -228,18 +226,18 @@ mod tests {
     fn options() {
         let rules = read(
             "issuer=https://id.example/realms/x scope=\"openid pg\" audience=pg,db2 leeway=5 \
-             algorithms=\"RS256, ES256\" roles=realm_access.roles claim=email end_with_token=1",
+             algorithms=\"RS256, ES256\" roles=realm_access.roles claim=email",
         );
         // A comma ends a value that is not in quotes.
         assert!(rules.is_err());
         let rules = read(
             "issuer=https://id.example/realms/x scope=\"openid pg\" audience=\"pg,db2\" leeway=5 \
-             algorithms=\"RS256, ES256\" roles=realm_access.roles claim=email end_with_token=1",
+             algorithms=\"RS256, ES256\" roles=realm_access.roles claim=email",
         )
         .unwrap();
         assert_eq!(rules.audiences, ["pg", "db2"]);
         assert_eq!(rules.algorithms, ["RS256", "ES256"]);
-        assert_eq!((rules.leeway, rules.end_with_token), (5, true));
+        assert_eq!(rules.leeway, 5);
         assert_eq!(
             rules.discovery(),
             "https://id.example/realms/x/.well-known/openid-configuration"
@@ -257,9 +255,9 @@ mod tests {
             ("algorithms=HS256", "signatures by HS256 are not taken"),
             ("algorithms=none", "signatures by none are not taken"),
             ("leeway=3600", "invalid leeway"),
-            ("end_with_token=yes", "invalid end_with_token"),
             ("validator=x", "no libraries"),
             ("delegate_ident_mapping=1", "not supported"),
+            ("end_with_token=1", "not supported"),
             ("map=m", "there is no ident map m"),
             ("aud=x", "unsupported parameter aud="),
         ] {
