@@ -224,7 +224,10 @@ def passwords(listener, count):
     while len(got) < count:
         connection, _ = listener.accept()
         with connection, connection.makefile("rb") as stream:
-            startup = stream.read(struct.unpack("!i", stream.read(4))[0] - 4)
+            length = stream.read(4)
+            if not length:
+                continue  # Howdah has looked whether anybody is there.
+            startup = stream.read(struct.unpack("!i", length)[0] - 4)
             if startup == struct.pack("!i", 80877103):
                 connection.sendall(b"N")
                 stream.read(struct.unpack("!i", stream.read(4))[0] - 4)
@@ -251,9 +254,14 @@ def test_each_login_signs_a_token_of_its_own(make_howdah, cluster, monkeypatch):
                 f'server_password = {{ source = "aws-rds", sign_host = "{host}" }}\n{APP}')
         howdah = with_file(make_howdah, cluster, text)
         machine.wait_until(lambda: server.calls > 1, "renewed credentials")
-        with howdah.raw() as client:
-            threading.Thread(target=lambda: client.login("app", "shop", "app"), daemon=True).start()
-            tokens = passwords(listener, 1)
+        tokens = []
+        reader = threading.Thread(target=lambda: tokens.extend(passwords(listener, 2)))
+        reader.start()
+        with pytest.raises(wire.Refused) as error:
+            who(howdah, "app", password="app")
+        assert error.value.code == "28P01"
+        reader.join(30)
+    assert len(tokens) == 2, "one, and another when that was refused"
     for token in tokens:
         assert token.startswith(f"{host}:{port}/?Action=connect&DBUser=own%20er&X-Amz-Algorithm=AWS4-HMAC-SHA256"
                                 "&X-Amz-Credential=ASIA"), token
