@@ -213,12 +213,14 @@ mod tests {
             Fault::Config("no rule".into()),
             Fault::Internal,
             Fault::ClientClosed,
+            Fault::LoginFailed(auth::oauthbearer::JWT_FAILED),
+            Fault::TokenWanted,
         ] {
             counts.count(&fault);
         }
         let mut sum = NotLetIn::default();
         sum.add(&counts);
-        assert_eq!(sum.failures, [1, 1, 0, 0, 1, 0, 0]);
+        assert_eq!(sum.failures, [1, 1, 0, 0, 1, 0, 1, 0]);
         assert_eq!(sum.refusals, [1, 0, 0, 1, 2, 0, 1, 0, 1, 1, 1, 1]);
         for word in [
             word(&Fault::DatabaseRemoved),

@@ -179,7 +179,7 @@ fn in_line(line: Line, check: PasswordCheck, asker: Arc<Asker>) -> impl Future<O
 struct Asker {
     #[cfg(feature = "ldap")]
     directory: ldap::Directory,
-    tokens: token::Tokens,
+    tokens: token::TokenChecks,
 }
 
 impl Asker {
@@ -188,7 +188,7 @@ impl Asker {
         Asker {
             #[cfg(feature = "ldap")]
             directory: ldap::Directory::new(resolver),
-            tokens: token::Tokens::default(),
+            tokens: token::TokenChecks::default(),
         }
     }
 

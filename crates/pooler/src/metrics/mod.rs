@@ -12,6 +12,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod verdict;
+mod words;
 
 pub use json::page;
 pub use memory::Memory;

@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use super::sight::{Levels, PoolSight, Sight, WorkerSight};
+use super::words::{ByWord, by_word, handshakes, told, truth};
 use crate::console::host_sight::HostSight;
 use crate::errors::{ErrorCounts, LOGIN_FAILURES, REFUSALS};
 use crate::pool::Reason;
 use crate::session::PIN_REASONS;
 use crate::times::{BOUNDS, Histogram};
-use crate::tls::Handshakes;
 
 /// The version in `howdah_info`.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -30,9 +30,6 @@ impl Kind {
         }
     }
 }
-
-/// Values by an additional label.
-type ByWord = Vec<(&'static str, f64)>;
 
 /// The source of a metric's values, and the metric's labels.
 enum Source {
@@ -86,29 +83,6 @@ const fn times(
     help: &'static str,
 ) -> Metric {
     metric(name, Kind::Histogram, Source::Times(source), help)
-}
-
-fn truth(is: bool) -> f64 {
-    f64::from(u8::from(is))
-}
-
-fn handshakes(counts: &Handshakes) -> ByWord {
-    vec![
-        ("full", counts.full as f64),
-        ("resumed", counts.resumed as f64),
-        ("failed", counts.failed as f64),
-    ]
-}
-
-fn by_word(words: &[&'static str], counts: &[u64]) -> ByWord {
-    let counts = counts.iter().map(|count| *count as f64);
-    words.iter().copied().zip(counts).collect()
-}
-
-/// Counts, without those that are 0: most pools have none of them.
-fn told(counts: impl Iterator<Item = (&'static str, u64)>) -> ByWord {
-    let counts = counts.filter(|(_, count)| *count > 0);
-    counts.map(|(word, count)| (word, count as f64)).collect()
 }
 
 static METRICS: &[Metric] = &[

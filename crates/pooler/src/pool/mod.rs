@@ -46,6 +46,7 @@ use crate::event::{ClientId, Time, WorkerId};
 use crate::keyed::{HasKey, Keyed};
 use crate::login::key::LoginId;
 use crate::login::secrets::Secrets;
+use crate::pool::failure::SecretWait;
 use crate::pool::supply::HeldBy;
 
 /// One worker's share of a pool.
@@ -269,6 +270,20 @@ impl Pool {
         turn.retried = Some(now);
         turn.other ^= has_other;
         true
+    }
+
+    /// The failure ends with the next value of a source ([`Failure::awaits_secret`]).
+    pub(crate) fn awaits_secret(&mut self, wait: SecretWait, until: Time, sqlstate: Option<&str>) {
+        if let Some(failure) = &mut self.failure {
+            failure.awaits_secret(wait, until, sqlstate);
+        }
+    }
+
+    /// The source that was waited for has failed.
+    pub(crate) fn secret_fails(&mut self, text: &str, now: Time) {
+        if let Some(failure) = &mut self.failure {
+            failure.secret_fails(text, now);
+        }
     }
 
     /// True if servers log in with the second of two passwords.

@@ -31,6 +31,14 @@ pub(super) struct LoginSecret {
     pub fetched: Option<(SecretSource, u64)>,
 }
 
+/// Why a server has no password.
+pub(super) struct LackedSecret {
+    /// The source and its error.
+    pub why: String,
+    /// What the pool waits for.
+    pub wait: SecretWait,
+}
+
 impl LoginSecret {
     /// A secret without a source.
     pub(super) fn of(secret: Option<Secret>) -> LoginSecret {
@@ -56,43 +64,29 @@ impl Pooler {
         database.password_source(user)
     }
 
-    /// True if a server was refused, or ended, because its pool's source has no valid value.
-    pub(crate) fn lacks_secret(&mut self, id: ServerId, out: &mut Out) -> bool {
-        let pool_id = self.servers.at(id).pool;
-        let Some(source) = self.password_source(pool_id) else {
-            return false;
-        };
+    /// Why a new server of a pool would have no password, if its source has no valid value.
+    pub(super) fn lacks_secret(&self, id: PoolId) -> Option<LackedSecret> {
+        let source = self.password_source(id)?;
         let known = self.config.fetched.get(source);
         if known.is_some_and(|known| known.valid(self.now.0).is_some()) {
-            return false;
+            return None;
         }
         let error = known.and_then(|known| known.error.as_deref());
         let answered = known.is_some_and(|known| known.has_answered());
         let generation = known.map_or(0, |known| known.generation);
-        let why = error.unwrap_or("it has not answered yet");
-        let text = format!("{source}: {why}");
-        if answered {
-            self.never_connected(id, "no password for the server", &text, out);
-            self.nobody_is_there(pool_id);
-        } else {
-            let text = format!("no password for the server: {text}");
-            self.login_failed(id, "08006", &text, out);
-            self.server_gone(id, out);
-        }
-        let wait = match answered {
-            true => SecretWait::Lacks(generation),
-            false => SecretWait::Awaits(generation),
-        };
-        self.awaits_secret(pool_id, wait, None);
-        true
+        Some(LackedSecret {
+            why: format!("{source}: {}", error.unwrap_or("it has not answered yet")),
+            wait: match answered {
+                true => SecretWait::Lacks(generation),
+                false => SecretWait::Awaits(generation),
+            },
+        })
     }
 
     /// Marks a pool's failure as one that the next value of its source may end.
-    fn awaits_secret(&mut self, id: PoolId, wait: SecretWait, sqlstate: Option<&str>) {
+    pub(super) fn awaits_secret(&mut self, id: PoolId, wait: SecretWait, sqlstate: Option<&str>) {
         let until = Time(self.now.0 + PATIENCE_NS);
-        if let Some(failure) = &mut self.pools.at_mut(id).failure {
-            failure.awaits_secret(wait, until, sqlstate);
-        }
+        self.pools.at_mut(id).awaits_secret(wait, until, sqlstate);
     }
 
     /// What a server of a client's pool logs in with.
@@ -261,10 +255,8 @@ impl Pooler {
             "no password for the server: {}: {error}",
             source.unwrap_or_default()
         );
-        let Some(failure) = &mut self.pools.at_mut(id).failure else {
-            return;
-        };
-        failure.secret_fails(&text, self.now);
+        let now = self.now;
+        self.pools.at_mut(id).secret_fails(&text, now);
         self.janitor.retry_at(self.now);
         if sqlstate != "08006" && !self.has_usable_server(id) {
             // PostgreSQL refuses the old value, and there is no other.

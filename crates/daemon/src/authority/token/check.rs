@@ -17,21 +17,21 @@ const LONGEST_NAME: usize = 1024;
 
 /// Why a token is refused. No part of the token is in it, but names and times.
 #[derive(PartialEq, Eq, Debug)]
-pub enum Refusal {
+pub enum TokenRefusal {
     /// No key verifies it: there may be newer keys.
     UnknownKey,
     /// What is wrong.
     Wrong(String),
 }
 
-impl From<&str> for Refusal {
-    fn from(why: &str) -> Refusal {
-        Refusal::Wrong(why.into())
+impl From<&str> for TokenRefusal {
+    fn from(why: &str) -> TokenRefusal {
+        TokenRefusal::Wrong(why.into())
     }
 }
 
-fn wrong<T>(why: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal::Wrong(why.into()))
+fn wrong<T>(why: impl Into<String>) -> Result<T, TokenRefusal> {
+    Err(TokenRefusal::Wrong(why.into()))
 }
 
 /// Checks a token. `now` is in seconds since 1970.
@@ -44,7 +44,7 @@ pub fn check(
     keys: &KeySet,
     database: &str,
     now: i64,
-) -> Result<Verified, Refusal> {
+) -> Result<Verified, TokenRefusal> {
     if token.len() > LONGEST {
         return wrong("it is too long");
     }
@@ -63,7 +63,7 @@ pub fn check(
     match verified {
         Ok(true) => {}
         Ok(false) => return wrong("its signature is wrong"),
-        Err(NoKey::Unknown) => return Err(Refusal::UnknownKey),
+        Err(NoKey::Unknown) => return Err(TokenRefusal::UnknownKey),
         Err(NoKey::Several) => return wrong("it names no key, and several keys fit"),
     }
     let claims = Json::object(&unbase64(claims)?)?;
@@ -90,7 +90,7 @@ pub fn check(
 }
 
 /// Checks the header, apart from its key.
-fn algorithm<'a>(header: &'a JsonObject, rules: &TokenRules) -> Result<&'a str, Refusal> {
+fn algorithm<'a>(header: &'a JsonObject, rules: &TokenRules) -> Result<&'a str, TokenRefusal> {
     if header.contains_key("crit") {
         return wrong("it has critical extensions (crit)");
     }
@@ -121,7 +121,7 @@ fn is_kind(kind: &str) -> bool {
 }
 
 /// Checks the times. The end, in seconds since 1970.
-fn times(claims: &JsonObject, rules: &TokenRules, now: i64) -> Result<i64, Refusal> {
+fn times(claims: &JsonObject, rules: &TokenRules, now: i64) -> Result<i64, TokenRefusal> {
     let time = |name: &str| match claims.get(name) {
         None => Ok(None),
         Some(Json::Number(time)) if time.abs() < 1e12 => Ok(Some(*time)),
@@ -143,7 +143,7 @@ fn times(claims: &JsonObject, rules: &TokenRules, now: i64) -> Result<i64, Refus
 }
 
 /// Checks who has made the token, and for whom.
-fn parties(claims: &JsonObject, rules: &TokenRules) -> Result<(), Refusal> {
+fn parties(claims: &JsonObject, rules: &TokenRules) -> Result<(), TokenRefusal> {
     match claims.get("iss") {
         Some(Json::Text(issuer)) if *issuer == rules.issuer => {}
         Some(Json::Text(_)) => return wrong("another issuer made it (iss)"),
@@ -167,7 +167,7 @@ fn parties(claims: &JsonObject, rules: &TokenRules) -> Result<(), Refusal> {
 }
 
 /// Checks that the token has all scopes that are asked for.
-fn scopes(claims: &JsonObject, rules: &TokenRules) -> Result<(), Refusal> {
+fn scopes(claims: &JsonObject, rules: &TokenRules) -> Result<(), TokenRefusal> {
     let given = ["scope", "scp"].map(|name| claims.get(name).and_then(Json::texts));
     let given: Vec<&str> = given
         .iter()
@@ -184,7 +184,7 @@ fn scopes(claims: &JsonObject, rules: &TokenRules) -> Result<(), Refusal> {
 
 /// The roles at a path of claims. `{database}` stands for the database that the client asks for: it is
 /// put in after the path is split, because clients choose it.
-fn roles(claims: &JsonObject, path: &str, database: &str) -> Result<Vec<String>, Refusal> {
+fn roles(claims: &JsonObject, path: &str, database: &str) -> Result<Vec<String>, TokenRefusal> {
     const DATABASE: &str = "{database}";
     let found = match claims.get(path).filter(|_| !path.contains(DATABASE)) {
         Some(found) => Some(found),
@@ -200,12 +200,12 @@ fn roles(claims: &JsonObject, path: &str, database: &str) -> Result<Vec<String>,
         }
     };
     let names = found.and_then(Json::texts);
-    let names = names.ok_or_else(|| Refusal::Wrong(format!("it has no roles at {path}")))?;
+    let names = names.ok_or_else(|| TokenRefusal::Wrong(format!("it has no roles at {path}")))?;
     names.into_iter().map(name).collect()
 }
 
 /// A name in a token.
-fn name(text: &str) -> Result<String, Refusal> {
+fn name(text: &str) -> Result<String, TokenRefusal> {
     let fits =
         !text.is_empty() && text.len() <= LONGEST_NAME && !text.chars().any(char::is_control);
     match fits {

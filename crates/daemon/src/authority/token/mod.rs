@@ -16,7 +16,7 @@ use tokio::sync::Mutex as Turn;
 
 use crate::reload::now;
 
-use check::{Refusal, check};
+use check::{TokenRefusal, check};
 use json::Json;
 use keys::KeySet;
 
@@ -33,7 +33,7 @@ const LARGEST: u64 = 1 << 20;
 
 /// The keys of all issuers.
 #[derive(Default)]
-pub struct Tokens {
+pub struct TokenChecks {
     issuers: Mutex<HashMap<(KeysAt, String), Arc<Issuer>>>,
 }
 
@@ -56,7 +56,7 @@ struct Known {
     error: Option<String>,
 }
 
-impl Tokens {
+impl TokenChecks {
     /// Checks a token by rules, for a login to a database. `trust` is the file of authorities for https;
     /// empty: the system's.
     ///
@@ -73,15 +73,15 @@ impl Tokens {
         let keys = issuer.keys(rules, trust, None).await?;
         let refusal = match check(token, rules, &keys, database, now()) {
             Ok(verified) => return Ok(verified),
-            Err(Refusal::Wrong(why)) => return Err(format!("token refused: {why}")),
-            Err(Refusal::UnknownKey) => "token refused: no key of the issuer fits it",
+            Err(TokenRefusal::Wrong(why)) => return Err(format!("token refused: {why}")),
+            Err(TokenRefusal::UnknownKey) => "token refused: no key of the issuer fits it",
         };
         // The issuer may have a new key.
         let keys = issuer.keys(rules, trust, Some(&keys)).await?;
         match check(token, rules, &keys, database, now()) {
             Ok(verified) => Ok(verified),
-            Err(Refusal::Wrong(why)) => Err(format!("token refused: {why}")),
-            Err(Refusal::UnknownKey) => Err(refusal.into()),
+            Err(TokenRefusal::Wrong(why)) => Err(format!("token refused: {why}")),
+            Err(TokenRefusal::UnknownKey) => Err(refusal.into()),
         }
     }
 

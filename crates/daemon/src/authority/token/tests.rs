@@ -13,7 +13,7 @@ use openssl::pkey::{PKey, Private};
 use openssl::rsa::{Padding, Rsa};
 use openssl::sign::{RsaPssSaltlen, Signer};
 
-use super::check::{Refusal, check};
+use super::check::{TokenRefusal, check};
 use super::keys::KeySet;
 
 const NOW: i64 = 1_000_000;
@@ -111,11 +111,11 @@ fn rules(more: &str) -> TokenRules {
 const CLAIMS: &str =
     r#""iss": "https://i", "aud": ["x", "pg"], "exp": 1000100, "scope": "pg openid""#;
 
-fn said(result: Result<Verified, Refusal>) -> String {
+fn said(result: Result<Verified, TokenRefusal>) -> String {
     match result {
         Ok(verified) => format!("{:?} {:?}", verified.identity, verified.names),
-        Err(Refusal::UnknownKey) => "unknown key".into(),
-        Err(Refusal::Wrong(why)) => why,
+        Err(TokenRefusal::UnknownKey) => "unknown key".into(),
+        Err(TokenRefusal::Wrong(why)) => why,
     }
 }
 
