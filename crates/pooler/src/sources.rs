@@ -157,7 +157,7 @@ impl SourceKeeper {
         let Some(kept) = self.kept.get_mut(&source.fetched()) else {
             return;
         };
-        if kept.known.generation != generation || kept.is_asked {
+        if kept.known.generation != generation || kept.is_asked || kept.is_awaited {
             return;
         }
         let last = kept.refused.map_or(0, |at| at.0 + REFUSALS_NS);

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use howdah_daemon::driver::socket::close_on_exec;
 use howdah_pooler::auth::Secret;
+use howdah_pooler::auth::secret::wipe;
 use howdah_pooler::config::FetchedValue;
 use howdah_pooler::sources::SourceAnswer;
 use nix::sys::signal::{Signal, killpg};
@@ -128,9 +129,11 @@ async fn last(stream: Option<impl AsyncRead + Unpin>) -> String {
 
 /// The password in what a program has printed.
 fn read(printed: Vec<u8>) -> Result<SourceAnswer, String> {
-    let text = String::from_utf8(printed).map_err(|_| "what it prints is not UTF-8")?;
+    let mut text = String::from_utf8(printed).map_err(|_| "what it prints is not UTF-8")?;
     if text.trim_start().starts_with('{') {
-        return read_json(&text, now());
+        let answer = read_json(&text, now());
+        wipe(&mut text);
+        return answer;
     }
     let secret = password(text).map_err(|_| "it prints no password")?;
     if secret.text().contains('\n') {

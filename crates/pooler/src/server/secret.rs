@@ -168,7 +168,7 @@ impl Pooler {
             return false;
         }
         let server = gone!(self.servers.get_mut(id));
-        let pool_id = server.pool;
+        let (pool_id, reserved) = (server.pool, server.is_reserved());
         let fetched = server.login_mut().and_then(|login| login.fetched.take());
         if let Some((source, generation)) = &fetched {
             let (source, generation) = (source.clone(), *generation);
@@ -177,7 +177,9 @@ impl Pooler {
         }
         let has_other = fetched.is_none() && self.second_of(pool_id).is_some();
         let now = self.now;
-        if fetched.is_none() && !has_other {
+        let is_check = self.pools.at(pool_id).key.purpose == Purpose::Checks;
+        // A client with a server of its own waits for no other one, and a check comes again.
+        if fetched.is_none() && !has_other || reserved || is_check {
             return false;
         }
         let since = Time(now.0.saturating_sub(ONCE_IN_NS));
