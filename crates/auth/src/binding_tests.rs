@@ -16,6 +16,7 @@ fn verifier() -> Verifier {
 fn client(binding: Option<&[u8]>) -> ClientLogin {
     let secret = Secret::classify(verifier().to_string());
     let (login, step) = ClientLogin::start(&ClientLoginSetup {
+        second: None,
         method: Method::Scram,
         user: "bob",
         secret: Some(&secret),
@@ -42,6 +43,7 @@ fn server(
     require_auth: &str,
 ) -> ServerLogin {
     ServerLogin::new(ServerLoginSetup {
+        in_clear: true,
         user: "bob",
         secret: Some(Secret::Plain("pencil".into())),
         keys: None,
@@ -251,6 +253,7 @@ fn keys_pass_through_between_a_bound_channel_and_another() {
         // ... and Howdah logs in to a server with the client's keys. Howdah's own client side plays
         // the server.
         let login = ServerLogin::new(ServerLoginSetup {
+            in_clear: true,
             user: "bob",
             secret: Some(Secret::classify(verifier().to_string())),
             keys: Some(keys),

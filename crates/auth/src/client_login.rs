@@ -20,6 +20,8 @@ pub struct ClientLoginSetup<'a> {
     /// `None` for an unknown user. A known user without a password has an empty one, which nothing
     /// matches.
     pub secret: Option<&'a Secret>,
+    /// Another password that is right, too, if `secret` is a password.
+    pub second: Option<&'a Secret>,
     /// The setting `scram_iterations`.
     pub iterations: u32,
     /// A random key, the same for the life of the process: see [`user_salt`].
@@ -50,6 +52,7 @@ enum State {
     Plain {
         user: String,
         secret: Option<Secret>,
+        second: Option<Secret>,
     },
     /// As `Plain`, while the password is being hashed.
     PlainDeriving(Verifier),
@@ -57,6 +60,7 @@ enum State {
     Md5 {
         user: String,
         secret: Option<Secret>,
+        second: Option<Secret>,
         salt: [u8; 4],
     },
     /// The next message chooses a mechanism. With a hash, the mechanism may bind the channel.
@@ -79,6 +83,7 @@ impl ClientLogin {
         let over = |step| (Self(State::Over), step);
         let user = || setup.user.to_owned();
         let secret = || setup.secret.cloned();
+        let second = || setup.second.cloned();
         match (setup.method, setup.secret) {
             (Method::Any, _) | (Method::Trust, Some(_)) => {
                 over(LoginStep::Done(Admitted::default()))
@@ -88,6 +93,7 @@ impl ClientLogin {
                 let state = State::Plain {
                     user: user(),
                     secret: secret(),
+                    second: second(),
                 };
                 (Self(state), LoginStep::Reply(AuthRequest::Cleartext))
             }
@@ -105,6 +111,7 @@ impl ClientLogin {
                 let state = State::Md5 {
                     user: user(),
                     secret: secret(),
+                    second: second(),
                     salt,
                 };
                 (Self(state), LoginStep::Reply(AuthRequest::Md5 { salt }))
@@ -121,8 +128,17 @@ impl ClientLogin {
     /// open.
     pub fn answer(&mut self, body: &[u8]) -> ClientStep {
         match std::mem::replace(&mut self.0, State::Over) {
-            State::Plain { user, secret } => self.plain(&user, secret.as_ref(), body),
-            State::Md5 { user, secret, salt } => {
+            State::Plain {
+                user,
+                secret,
+                second,
+            } => self.plain(&user, (secret.as_ref(), second.as_ref()), body),
+            State::Md5 {
+                user,
+                secret,
+                second,
+                salt,
+            } => {
                 let given = match plain::read(body) {
                     Ok(given) => given,
                     Err(detail) => return refuse(PASSWORD_FAILED, detail),
@@ -130,7 +146,9 @@ impl ClientLogin {
                 let Some(secret) = usable(secret.as_ref()) else {
                     return refuse(PASSWORD_FAILED, NO_SECRET);
                 };
-                admit_if(md5::check(&user, secret, salt, given))
+                let second = usable(second.as_ref());
+                let of_second = second.is_some_and(|it| md5::check(&user, it, salt, given));
+                admit_if(md5::check(&user, secret, salt, given) | of_second)
             }
             State::SaslInitial(mut exchange, binding) => {
                 let (mechanism, message) = match sasl_initial(body) {
@@ -172,7 +190,12 @@ impl ClientLogin {
         }
     }
 
-    fn plain(&mut self, user: &str, secret: Option<&Secret>, body: &[u8]) -> ClientStep {
+    fn plain(
+        &mut self,
+        user: &str,
+        (secret, second): (Option<&Secret>, Option<&Secret>),
+        body: &[u8],
+    ) -> ClientStep {
         let password = match plain::read(body) {
             Ok(password) => password,
             Err(detail) => return refuse(PASSWORD_FAILED, detail),
@@ -181,7 +204,10 @@ impl ClientLogin {
             return refuse(PASSWORD_FAILED, NO_SECRET);
         };
         match plain::check(user, secret, password) {
-            plain::Check::Known(right) => admit_if(right),
+            plain::Check::Known(right) => {
+                let second = second.map(|second| plain::check(user, second, password));
+                admit_if(right | matches!(second, Some(plain::Check::Known(true))))
+            }
             plain::Check::Derive(derivation, verifier) => {
                 self.0 = State::PlainDeriving(verifier);
                 LoginStep::Derive(derivation)
@@ -247,6 +273,10 @@ fn against(setup: &ClientLoginSetup<'_>) -> Against {
     match usable(setup.secret) {
         Some(Secret::Plain(password)) => Against::Password {
             password: password.clone(),
+            second: match usable(setup.second) {
+                Some(Secret::Plain(second)) => Some(second.clone()),
+                _ => None,
+            },
             salt: salt(),
             iterations,
         },
@@ -260,7 +290,7 @@ fn against(setup: &ClientLoginSetup<'_>) -> Against {
 }
 
 /// Reads a SASLInitialResponse: the mechanism, then a length and as many bytes; or -1 and no bytes.
-fn sasl_initial(body: &[u8]) -> Result<(&[u8], Option<&[u8]>), &'static str> {
+pub(super) fn sasl_initial(body: &[u8]) -> Result<(&[u8], Option<&[u8]>), &'static str> {
     let end = body
         .iter()
         .position(|&b| b == 0)

@@ -32,6 +32,7 @@ fn every_secret(user: &str, password: &str) -> [Secret; 3] {
 
 fn start(method: Method, user: &str, secret: Option<&Secret>) -> (ClientLogin, ClientStep) {
     ClientLogin::start(&ClientLoginSetup {
+        second: None,
         method,
         user,
         secret,
@@ -102,6 +103,7 @@ fn server(user: &str, password: &str) -> ServerLogin {
 
 fn server_with(user: &str, secret: Option<Secret>, keys: Option<ScramKeys>) -> ServerLogin {
     ServerLogin::new(ServerLoginSetup {
+        in_clear: true,
         user,
         secret,
         keys,
@@ -158,6 +160,51 @@ fn rfc_7677() {
         keys.unwrap().client_key,
         scram::client_key(&derivation.compute())
     );
+}
+
+#[test]
+fn a_token_is_not_sent_in_clear_text() {
+    let login = |in_clear| {
+        ServerLogin::new(ServerLoginSetup {
+            in_clear,
+            user: "u",
+            secret: Some(Secret::Plain("token".into())),
+            keys: None,
+            nonce: &[2; 18],
+            binding: None,
+            channel_binding: ChannelBinding::Prefer,
+            require_auth: &RequireAuth::default(),
+        })
+    };
+    let step = login(false).challenge(code::CLEARTEXT, b"");
+    assert!(matches!(step, LoginStep::Refuse(_)), "{step:?}");
+    let step = login(true).challenge(code::CLEARTEXT, b"");
+    assert!(matches!(step, LoginStep::Reply(_)), "{step:?}");
+    // SCRAM shows nobody the password.
+    let step = login(false).challenge(code::SASL, b"SCRAM-SHA-256\0\0");
+    assert!(matches!(step, LoginStep::Reply(_)), "{step:?}");
+}
+
+#[test]
+fn either_of_two_passwords() {
+    let [first, second] = ["one", "two"].map(|text| Secret::Plain(text.into()));
+    for method in [Method::Plain, Method::Md5, Method::Scram] {
+        for (given, is_right) in [("one", true), ("two", true), ("three", false), ("", false)] {
+            let login = ClientLogin::start(&ClientLoginSetup {
+                second: Some(&second),
+                method,
+                user: "u",
+                secret: Some(&first),
+                iterations: 4,
+                salt_key: &SALT_KEY,
+                md5_salt: MD5_SALT,
+                nonce: &OUR_NONCE,
+                binding: None,
+            });
+            let (result, _) = talk(login, server("u", given));
+            assert_eq!(result.is_ok(), is_right, "{method:?} {given}");
+        }
+    }
 }
 
 #[test]

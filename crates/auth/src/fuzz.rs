@@ -1,6 +1,7 @@
 //! Fuzz bodies: each takes any bytes and panics if a promise is broken. The targets in `fuzz/` are
 //! one line each; the unit tests below run the same functions.
 
+use super::oauthbearer::{OauthLogin, OauthStep};
 use super::{
     ClientLogin, ClientLoginSetup, LoginStep, Method, RequireAuth, ScramKeys, Secret, ServerLogin,
     ServerLoginSetup, Verifier, code, scram,
@@ -42,6 +43,7 @@ pub fn client_login(mut input: &[u8]) {
     let method = [Method::Plain, Method::Md5, Method::Scram][usize::from(choice % 3)];
     let secret = &secrets()[usize::from(choice / 3 % 5)];
     let (mut login, mut step) = ClientLogin::start(&ClientLoginSetup {
+        second: None,
         method,
         user: "m2",
         secret: secret.as_ref(),
@@ -82,6 +84,28 @@ pub fn client_login(mut input: &[u8]) {
     }
 }
 
+/// Whatever a client sends as a message of OAUTHBEARER: a token has the characters of one, and an exchange
+/// that is over stays over.
+pub fn oauth_login(input: &[u8]) {
+    let mut body = b"OAUTHBEARER\0".to_vec();
+    body.extend((input.len() as u32).to_be_bytes());
+    body.extend(input);
+    let mut login = OauthLogin::new("https://i", "scope");
+    match login.answer(&body) {
+        OauthStep::Check(token) => {
+            let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+            assert!(!token.text().is_empty() && token.text().bytes().all(fits));
+        }
+        OauthStep::Reply(_) => {
+            let step = login.answer(input);
+            assert!(matches!(step, OauthStep::Refuse(_) | OauthStep::Discovered));
+        }
+        OauthStep::Refuse(_) => {}
+        OauthStep::Discovered => panic!("an exchange ended with its first message"),
+    }
+    assert!(matches!(login.answer(input), OauthStep::Refuse(_)));
+}
+
 /// Whatever a server sends: Howdah never believes that the server knows the secret, never panics,
 /// and its answers stay within bounds.
 pub fn server_login(mut input: &[u8]) {
@@ -95,6 +119,7 @@ pub fn server_login(mut input: &[u8]) {
         iterations: 1,
     });
     let mut login = ServerLogin::new(ServerLoginSetup {
+        in_clear: true,
         user: "m2",
         secret,
         keys,
@@ -177,12 +202,15 @@ mod tests {
         b"r=abc,s=c2FsdA==,i=4096",
         b"c=biws,r=abc,p=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
         b"SCRAM-SHA-256$4096:W7rlyLVkwGiV5i0YGKTiKA==$fg/d3AUjON6PulXjBFypS8ezSSZSgzdeI1dHovdU1/c=:wMWn0TX14FB7aJSEnN2K1lMfKohyxpjbETdj/G1X5Wk=",
+        b"n,,\x01host=h\x01auth=Bearer a.b-c==\x01\x01",
+        b"n,,\x01auth=\x01\x01",
     ];
 
     fn all(input: &[u8]) {
         client_login(input);
         server_login(input);
         texts(input);
+        oauth_login(input);
     }
 
     #[test]

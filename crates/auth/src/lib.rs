@@ -15,10 +15,12 @@
 //! exchange and fail at its end ([`scram_checker`] names the remaining differences).
 #![forbid(unsafe_code)]
 
+pub mod aws;
 pub mod client_login;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 pub mod md5;
+pub mod oauthbearer;
 pub mod plain;
 pub mod require;
 pub mod saslprep;
@@ -118,6 +120,8 @@ pub enum AuthRequest {
         /// Channel binding is offered, too.
         plus: bool,
     },
+    /// Begin OAUTHBEARER.
+    SaslOauth,
     /// A message within the exchange.
     SaslContinue(Vec<u8>),
     /// The last message of the exchange; [`AuthRequest::Ok`] follows.
@@ -147,7 +151,7 @@ impl AuthRequest {
             Self::Ok => code::OK,
             Self::Cleartext => code::CLEARTEXT,
             Self::Md5 { .. } => code::MD5,
-            Self::Sasl { .. } => code::SASL,
+            Self::Sasl { .. } | Self::SaslOauth => code::SASL,
             Self::SaslContinue(_) => code::SASL_CONTINUE,
             Self::SaslFinal(_) => code::SASL_FINAL,
         }
@@ -161,6 +165,7 @@ impl AuthRequest {
             // The list of mechanisms: each ends with a zero byte, and so does the list.
             Self::Sasl { plus: true } => b"SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0",
             Self::Sasl { plus: false } => b"SCRAM-SHA-256\0\0",
+            Self::SaslOauth => b"OAUTHBEARER\0\0",
             Self::SaslContinue(message) | Self::SaslFinal(message) => message,
         }
     }

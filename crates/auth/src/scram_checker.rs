@@ -31,6 +31,8 @@ pub enum Against {
     Password {
         /// The password as the user types it.
         password: String,
+        /// Another password that is right, too: its turn comes if the first one is wrong.
+        second: Option<String>,
         /// See [`user_salt`].
         salt: [u8; 16],
         /// The setting `scram_iterations`.
@@ -231,17 +233,10 @@ impl ScramChecker {
                     })
                 }
             },
-            Against::Password {
-                password,
-                salt,
-                iterations,
-            } => {
+            Against::Password { password, .. } => {
+                let derivation = self.derivation(password);
                 self.state = State::Deriving { proof: last.proof };
-                LoginStep::Derive(Derivation {
-                    password: saslprep::prepare(password.as_bytes()).into_owned(),
-                    salt: salt.to_vec(),
-                    iterations: *iterations,
-                })
+                LoginStep::Derive(derivation)
             }
             Against::Nothing { detail, .. } => {
                 // The same work as for a wrong password, so that the time is the same, too.
@@ -265,11 +260,27 @@ impl ScramChecker {
         };
         let verifier = Verifier::derive(salted, self.against.salt(), self.against.iterations());
         match self.signature(&verifier, &proof) {
-            None => wrong_password(),
+            None => match &mut self.against {
+                Against::Password { second, .. } if second.is_some() => {
+                    let second = second.take().unwrap_or_default();
+                    self.state = State::Deriving { proof };
+                    LoginStep::Derive(self.derivation(&second))
+                }
+                _ => wrong_password(),
+            },
             Some((_, server_final)) => LoginStep::Done(Proven {
                 server_final,
                 keys: None,
             }),
+        }
+    }
+
+    /// What must be computed to check the proof against a password.
+    fn derivation(&self, password: &str) -> Derivation {
+        Derivation {
+            password: saslprep::prepare(password.as_bytes()).into_owned(),
+            salt: self.against.salt().to_vec(),
+            iterations: self.against.iterations(),
         }
     }
 

@@ -37,6 +37,21 @@ impl Secret {
     }
 }
 
+/// Overwrites a text, so that no secret stays in freed memory.
+pub fn wipe(text: &mut String) {
+    let mut bytes = std::mem::take(text).into_bytes();
+    bytes.fill(0);
+    std::hint::black_box(&bytes);
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        match self {
+            Self::Plain(text) | Self::Md5(text) | Self::Scram(text) => wipe(text),
+        }
+    }
+}
+
 /// Prints only the kind: a secret that is logged by mistake does no harm.
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

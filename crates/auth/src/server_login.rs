@@ -28,6 +28,8 @@ pub struct ServerLoginSetup<'a> {
     pub secret: Option<Secret>,
     /// The keys from a client's login, for a secret of kind SCRAM.
     pub keys: Option<ScramKeys>,
+    /// The secret may be sent in clear text.
+    pub in_clear: bool,
     /// Random, drawn anew for each login.
     pub nonce: &'a Nonce,
     /// The hash of PostgreSQL's certificate (`tls-server-end-point`). `None` without TLS, and for a
@@ -44,6 +46,7 @@ pub struct ServerLogin {
     user: String,
     secret: Option<Secret>,
     keys: Option<ScramKeys>,
+    in_clear: bool,
     nonce: Nonce,
     binding: Option<Box<[u8]>>,
     channel_binding: ChannelBinding,
@@ -78,6 +81,7 @@ impl ServerLogin {
             user: setup.user.to_owned(),
             secret: setup.secret,
             keys: setup.keys,
+            in_clear: setup.in_clear,
             nonce: *setup.nonce,
             binding: setup.binding.filter(|_| wanted).map(Box::from),
             channel_binding: setup.channel_binding,
@@ -191,6 +195,7 @@ impl ServerLogin {
 
     fn cleartext(&mut self) -> ServerStep {
         match &self.secret {
+            Some(Secret::Plain(_)) if !self.in_clear => refuse(IN_CLEAR, IN_CLEAR_DETAIL),
             Some(Secret::Plain(password)) => {
                 self.state = State::Sent;
                 LoginStep::Reply([password.as_bytes(), b"\0"].concat())
@@ -256,6 +261,9 @@ impl ServerLogin {
 const MALFORMED: &str = "server login failed: malformed authentication request";
 const UNSUPPORTED: &str = "server login failed: unsupported authentication method";
 const NOT_ALLOWED: &str = "server login failed: require_auth forbids the server's method";
+const IN_CLEAR: &str = "server login failed: PostgreSQL asks for the password in clear text";
+const IN_CLEAR_DETAIL: &str = "a password of a source goes out in clear text only over a unix socket, \
+     loopback, or TLS with sslmode verify-ca or verify-full";
 const NOT_BOUND: &str = "server login failed: channel binding is required";
 
 fn refuse(text: &'static str, detail: impl Into<std::borrow::Cow<'static, str>>) -> ServerStep {

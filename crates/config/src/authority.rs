@@ -1,9 +1,12 @@
 //! Passwords that an external authority checks: a directory server, or the system's PAM. The client sends its
 //! password in clear text, and the daemon sends it to the authority.
 
+use howdah_auth::oauthbearer::{JWT_FAILED, OAUTH_FAILED};
 use howdah_auth::{LDAP_FAILED, PAM_FAILED};
 
+use crate::access::IdentMaps;
 use crate::ldap::{LdapOptions, LdapText};
+use crate::token::{TokenOffer, TokenRules};
 use crate::{AuthType, Globals};
 
 /// The default PAM service, as in PgBouncer.
@@ -16,21 +19,36 @@ pub enum Authority {
     Ldap(LdapOptions),
     /// PAM, with the rules of this service.
     Pam(String),
+    /// An identity provider, whose tokens Howdah checks itself.
+    Token(Box<TokenRules>),
 }
 
 impl Authority {
     /// The authority that `auth_type` names, if any.
     ///
     /// # Errors
-    /// What is wrong with `auth_ldap_options`, and how to correct it.
-    pub fn of(globals: &Globals) -> Result<Option<Authority>, (String, String)> {
+    /// What is wrong with `auth_ldap_options` or `auth_oauth_options`, and how to correct it.
+    pub(crate) fn of(
+        globals: &Globals,
+        maps: &IdentMaps,
+    ) -> Result<Option<Authority>, (String, String)> {
+        let tokens = |offer| {
+            let rules =
+                TokenRules::parse(offer, &globals.auth_oauth_options, |name| maps.get(name));
+            let named = |(why, remedy)| (format!("auth_oauth_options: {why}"), remedy);
+            let rules = rules.map_err(named)?;
+            Ok(Some(Authority::Token(Box::new(rules))))
+        };
         match globals.auth_type {
             AuthType::Pam => Ok(Some(Authority::Pam(PAM_SERVICE.into()))),
             AuthType::Ldap => {
                 let options = globals.auth_ldap_options.as_ref();
                 LdapOptions::parse(options.map_or("", LdapText::text))
                     .map(|options| Some(Authority::Ldap(options)))
+                    .map_err(|(why, remedy)| (format!("auth_ldap_options: {why}"), remedy))
             }
+            AuthType::Oauth => tokens(TokenOffer::Oauth),
+            AuthType::Jwt => tokens(TokenOffer::Jwt),
             _ => Ok(None),
         }
     }
@@ -40,6 +58,7 @@ impl Authority {
         match self {
             Authority::Ldap(_) => "LDAP",
             Authority::Pam(_) => "PAM",
+            Authority::Token(_) => "token",
         }
     }
 
@@ -48,6 +67,8 @@ impl Authority {
         match self {
             Authority::Ldap(_) => LDAP_FAILED,
             Authority::Pam(_) => PAM_FAILED,
+            Authority::Token(rules) if rules.offer == TokenOffer::Oauth => OAUTH_FAILED,
+            Authority::Token(_) => JWT_FAILED,
         }
     }
 }

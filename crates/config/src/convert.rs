@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::resolve::in_entry;
 use super::setting::Setting;
+use super::source::SecretSource;
 use super::written::{Path, WrittenLine};
 use super::{Config, Mistake, Scope, ini, surroundings, table, toml_text};
 
@@ -117,7 +118,9 @@ impl Writer {
             return;
         }
         let in_file = table::find_in_file(scope, key);
-        let Some(setting) = table::find(scope, key).or(in_file) else {
+        let fetched = table::find_fetched(scope, key);
+        let of_source = fetched.map(|(setting, _)| setting);
+        let Some(setting) = table::find(scope, key).or(in_file).or(of_source) else {
             return;
         };
         let table = self.tables.entry(line.path.clone()).or_default();
@@ -134,9 +137,10 @@ impl Writer {
         if in_file.is_some() && !line.text.starts_with('/') {
             above.push("# This path counts from the folder of this file.".into());
         }
-        let text = match in_file {
-            Some(_) => Some(format!("{{ file = {} }}", toml_text::text(&line.text))),
-            None => value(scope, setting, line),
+        let text = match (in_file, fetched) {
+            (_, Some((_, is_command))) => source(is_command, &line.text),
+            (Some(_), None) => Some(format!("{{ file = {} }}", toml_text::text(&line.text))),
+            (None, None) => value(scope, setting, line),
         };
         let name = name(scope, setting.name);
         let written = text.map_or(String::new(), |text| format!("{name} = {text}"));
@@ -230,6 +234,26 @@ fn name(scope: Scope, name: &'static str) -> &'static str {
         (Scope::Database, "reserve_pool") => "reserve_pool_size",
         (_, name) => name,
     }
+}
+
+/// Where a secret comes from, as a table.
+fn source(is_command: bool, text: &str) -> Option<String> {
+    Some(match SecretSource::of_words(is_command, text).ok()? {
+        SecretSource::File(path) => format!("{{ file = {} }}", toml_text::text(&path)),
+        SecretSource::Command(words) => {
+            format!("{{ command = {} }}", toml_text::array(words.iter()))
+        }
+        SecretSource::AwsRds(signing) => {
+            let mut options = vec!["source = \"aws-rds\"".to_owned()];
+            let given = [("region", signing.region), ("sign_host", signing.sign_host)];
+            options.extend(
+                given.into_iter().filter_map(|(key, value)| {
+                    Some(format!("{key} = {}", toml_text::text(&value?)))
+                }),
+            );
+            format!("{{ {} }}", options.join(", "))
+        }
+    })
 }
 
 /// The value of a line; `None` if it means "as in the next scope", which needs no line.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Database, Parameters, SessionAttrs, User};
+use super::{Database, Parameters, SecretText, SessionAttrs, User};
 
 impl fmt::Debug for Database {
     /// Prints where the database is: the password must not appear in logs.
@@ -61,17 +61,17 @@ impl Database {
         of_member.or(of_database).unwrap_or(pooled)
     }
 
-    /// The password with which the servers of a pool log in, if it stands here.
-    pub fn server_password(&self, pooled: &str) -> Option<&str> {
+    /// The password with which the servers of a pool log in, or its source, if one stands here.
+    pub fn server_password(&self, pooled: &str) -> Option<&SecretText> {
         let Some(user) = self.member(pooled) else {
             let is_forced = self.forced_user.as_deref() == Some(pooled);
-            return self.server_password.as_deref().filter(|_| is_forced);
+            return self.server_password.as_ref().filter(|_| is_forced);
         };
         let of_database = || {
             let is_forced = user.forced_user.is_none() && self.forced_user.is_some();
-            self.server_password.as_deref().filter(|_| is_forced)
+            self.server_password.as_ref().filter(|_| is_forced)
         };
-        user.server_password.as_deref().or_else(of_database)
+        user.server_password.as_ref().or_else(of_database)
     }
 
     /// True if the servers of a pool log in with what its clients have shown.

@@ -6,7 +6,7 @@ use super::host::{Host, HostPort};
 use super::resolve::ConfigReader;
 use super::toml_file;
 use super::value::{AuthType, PoolMode, ReadConsistency, ReadRouting, SslMode};
-use super::{Excerpt, Mistake, Scope, doubts};
+use super::{Excerpt, Mistake, Scope, SecretSource, SecretText, User, doubts};
 
 impl ConfigReader {
     /// Refuses peers without a host, and warns of `[peers]` without a `peer_id`, which has no
@@ -98,6 +98,50 @@ impl ConfigReader {
                      or the users' secrets into auth_file"
                 )
             });
+        }
+    }
+
+    /// A token goes to PostgreSQL in clear text: refuses databases where others could read that.
+    pub(super) fn judge_tokens(&mut self) {
+        let globals = &self.config.globals;
+        let databases = self.config.databases.values().chain(&self.config.fallback);
+        let is_token = |password: Option<&SecretText>| {
+            let source = password.and_then(SecretText::source);
+            matches!(source, Some(SecretSource::AwsRds(_)))
+        };
+        let open = databases.filter(|database| {
+            let members = database.users.values();
+            let mut members = members.map(|user| user.server_password.as_ref());
+            let uses = is_token(database.server_password.as_ref()) || members.any(is_token);
+            let mode = database.sslmode.unwrap_or(globals.server_tls_sslmode);
+            let far = |to: &HostPort| match &to.host {
+                Host::Unix(_) => false,
+                Host::Ip(ip) => !ip.is_loopback(),
+                Host::Name(_) | Host::Address { .. } => true,
+            };
+            uses && !mode.is_verified() && database.hosts.iter().any(far)
+        });
+        let open: Vec<_> = open.map(|database| database.name.clone()).collect();
+        for name in open {
+            let what = "aws-rds sends tokens in clear text, and TLS does not verify the server";
+            let remedy = "write sslmode = \"verify-full\" and sslrootcert, the authorities of RDS";
+            self.refuse_entry(&name, what.into(), remedy);
+        }
+        let asks = |user: &User| {
+            let source = user.password.as_ref().and_then(SecretText::source);
+            matches!(source, Some(SecretSource::AwsRds(_)))
+        };
+        let members = self.config.databases.values().chain(&self.config.fallback);
+        let members = members.flat_map(|database| database.users.values());
+        let users = self.config.users.values().chain(members);
+        let wrong: Vec<_> = users
+            .filter(|user| asks(user))
+            .map(|user| user.name.clone())
+            .collect();
+        for name in wrong {
+            let text = format!("user \"{name}\": no client logs in with a token of aws-rds");
+            let remedy = "write the user's password: a text, a file, a variable or a command";
+            self.mistakes.push(Mistake::new(None, text, remedy));
         }
     }
 

@@ -98,6 +98,7 @@ impl ConfigReader {
             user.listed = true;
             let secret = (!password.is_empty()).then(|| Secret::classify(password.to_string()));
             user.secret = secret;
+            user.second = password.second().map(|text| Secret::Plain(text.into()));
             let doubt = user.secret.as_ref();
             if let Some((what, remedy)) = doubt.and_then(|it| doubts::of_secret(it, auth)) {
                 doubtful.push(format!(

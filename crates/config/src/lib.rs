@@ -14,6 +14,7 @@ mod database;
 mod doubts;
 mod environment;
 mod excerpt;
+mod fetched;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 mod host;
@@ -31,11 +32,13 @@ mod scopes;
 #[macro_use]
 mod setting;
 mod sharding;
+mod source;
 mod surroundings;
 pub mod table;
 #[cfg(test)]
 mod tests;
 mod tls;
+pub mod token;
 mod toml_file;
 pub mod toml_text;
 mod toml_value;
@@ -44,7 +47,7 @@ pub mod userlist;
 mod value;
 mod written;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,19 +61,24 @@ pub use address::Address;
 pub use authority::Authority;
 pub use convert::to_toml;
 pub use excerpt::Excerpt;
+pub use fetched::{
+    Fetched, FetchedSecret, FetchedValue, SecretsTold, ServerSecret, SourceUse, aws_token,
+};
 pub use host::{Host, HostPort, Ports};
 pub use in_force::{SettingInForce, ValueInForce};
 pub use parameters::Parameters;
 pub use reference::{settings_manual, settings_page};
 pub use scopes::Scopes;
 pub use setting::{Scope, Setting};
+pub use source::{AwsSigning, SecretSource, SecretText};
 pub use surroundings::Surroundings;
 pub use table::{Database, Globals, HostEntry, PeerProcess, User};
 pub use tls::{TlsFiles, TlsInForce};
+pub use token::{KeysAt, TokenOffer, TokenRules, is_fetchable};
 pub use value::{
     AuthType, Facility, HttpUrl, IoDriver, Kind, Lines, List, Listen, ListenLost, LoadBalance,
-    LogFormat, PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget, SecretText,
-    SessionAttrs, SessionState, Share, SslMode, SslNegotiation, UnnamedStatements,
+    LogFormat, PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget, SessionAttrs,
+    SessionState, Share, SslMode, SslNegotiation, UnnamedStatements,
 };
 
 /// A setting's time in nanoseconds; 0 for none.
@@ -301,6 +309,10 @@ pub struct Config {
     pub tls: TlsInForce,
     /// The authority of `auth_type = ldap` or `pam`.
     pub authority: Option<Arc<Authority>>,
+    /// What the sources of secrets have given.
+    pub fetched: Fetched,
+    /// The files that have commands for passwords.
+    pub command_files: BTreeSet<Arc<str>>,
 }
 
 /// The remedy for SET of a setting that names a file.
@@ -471,10 +483,25 @@ impl Config {
         config.globals.assign(key, value)?;
         config.wrote(key, "SET");
         config.keep_fixed(self);
-        let authority = Authority::of(&config.globals);
-        config.authority = authority
-            .map_err(|(why, remedy)| format!("{why}: {remedy}"))?
-            .map(Arc::new);
+        let (now, then) = (&self.globals, &config.globals);
+        let tokens = |globals: &Globals| {
+            let by_tokens = matches!(globals.auth_type, AuthType::Oauth | AuthType::Jwt);
+            let files = (
+                globals.auth_ident_file.clone(),
+                globals.auth_oauth_options.clone(),
+            );
+            by_tokens.then_some((globals.auth_type, files))
+        };
+        if tokens(then).is_some() && tokens(now) != tokens(then) {
+            // Ident maps are read only together with the configuration.
+            return Err(IN_FILE.into());
+        }
+        if tokens(then).is_none() {
+            let authority = Authority::of(then, &Default::default());
+            config.authority = authority
+                .map_err(|(why, remedy)| format!("{why}: {remedy}"))?
+                .map(Arc::new);
+        }
         let (now, then) = (&self.globals, &config.globals);
         let reads_users = |auth: AuthType| !matches!(auth, AuthType::Any | AuthType::Pam);
         let unread = !reads_users(now.auth_type) && reads_users(then.auth_type);
@@ -533,16 +560,6 @@ impl Config {
             .chain(self.users.get(user).map(|user| &**user));
         let listed = members.into_iter().find(|user| user.listed)?;
         Some(listed.secret.as_ref())
-    }
-
-    /// The secret with which the servers of a user's pool log in, if the configuration has it.
-    pub fn server_secret(&self, database: &Database, pooled: &str) -> Option<Secret> {
-        let own = database.server_password(pooled);
-        own.map(|password| Secret::classify(password.to_owned()))
-            .or_else(|| {
-                let user = database.server_user(pooled);
-                self.listed(&database.name, user).flatten().cloned()
-            })
     }
 
     /// The user with this name, if the auth_file or `[users]` has one.

@@ -12,6 +12,7 @@ use super::ini;
 use super::near::{distance, nearest};
 use super::setting::{Assign, Range};
 use super::sharding::WrittenMaps;
+use super::source::{SecretSource, SecretText};
 use super::surroundings::Surroundings;
 use super::table::{self, Globals};
 use super::toml_file;
@@ -65,6 +66,14 @@ fn read_secrets(
 ) -> Vec<WrittenLine> {
     let mut read = Vec::with_capacity(lines.len());
     for line in lines {
+        let fetched = |key: &String| table::find_fetched(line.scope()?, key);
+        if let Some((setting, is_command)) = line.key.as_ref().and_then(fetched) {
+            match SecretSource::of_words(is_command, &line.text) {
+                Ok(source) => read.push(with_source(setting, &source, "", line)),
+                Err(remedy) => mistakes.push(Mistake::new(Some(&line.place), line.title(), remedy)),
+            }
+            continue;
+        }
         let in_file = |key: &String| table::find_in_file(line.scope()?, key);
         let Some(setting) = line.key.as_ref().and_then(in_file) else {
             read.push(line);
@@ -74,6 +83,10 @@ fn read_secrets(
             .secret(&line.text)
             .and_then(|text| secret_of(&text))
         {
+            Ok(text) if setting.takes_sources() => {
+                let source = SecretSource::File(line.text.clone());
+                read.push(with_source(setting, &source, &text, line));
+            }
             Ok(text) => read.push(WrittenLine {
                 key: Some(setting.name.into()),
                 text,
@@ -88,6 +101,22 @@ fn read_secrets(
         }
     }
     read
+}
+
+/// A secret and its source, in place of the line that names the source.
+fn with_source(
+    setting: &Setting,
+    source: &SecretSource,
+    text: &str,
+    line: WrittenLine,
+) -> WrittenLine {
+    WrittenLine {
+        key: Some(setting.name.into()),
+        text: SecretText::line_of(source, text),
+        among: None,
+        is_sourced: true,
+        ..line
+    }
 }
 
 /// Counts the files that are read.
@@ -355,7 +384,7 @@ impl ConfigReader {
         let setting = table::find(scope.unwrap_or(Scope::Global), key);
         let done = if (key.to_owned() + &line.text).contains(NO_TEXT) {
             Err(NOT_UTF8.into())
-        } else if line.is_native && line.text.contains('\0') {
+        } else if line.has_zero_byte(setting) {
             Err("there is a zero byte in it".into())
         } else {
             match (scope, setting) {
@@ -467,6 +496,10 @@ impl ConfigReader {
             self.warn(warning("set twice, the last value counts"));
         }
         if self.assign(&id, setting, value) {
+            if let Some(SecretSource::Command(_)) = SecretText::source_in(value) {
+                let file = line.place.file.clone();
+                self.config.command_files.insert(file);
+            }
             if let Some(doubt) = doubts::of_pair(setting, value) {
                 self.warn(warning(doubt));
             }
@@ -525,6 +558,7 @@ impl ConfigReader {
         self.judge_metrics();
         self.judge_shards();
         self.place_hosts();
+        self.judge_tokens();
         self.judge_placed();
         self.judge_reads();
         self.judge_ports();
@@ -532,7 +566,7 @@ impl ConfigReader {
             self.read_users(read_file);
         }
         self.take_passwords();
-        self.find_authority();
+        self.find_authority(read_file);
         let mut findings = self.read_rules(read_file);
         self.mistakes.append(&mut findings.unreadable);
         self.warn_of_rules(findings);
@@ -628,8 +662,17 @@ impl ConfigReader {
     }
 
     /// Sets the authority that checks passwords, if `auth_type` names one.
-    fn find_authority(&mut self) {
-        match Authority::of(&self.config.globals) {
+    fn find_authority(&mut self, read_file: &mut dyn FnMut(&str) -> Result<String, String>) {
+        let globals = &self.config.globals;
+        let by_tokens = matches!(globals.auth_type, AuthType::Oauth | AuthType::Jwt);
+        let mut findings = access::Findings::default();
+        let maps = match by_tokens {
+            true => access::maps(globals, read_file, &mut findings),
+            false => Default::default(),
+        };
+        self.mistakes.append(&mut findings.unreadable);
+        self.warn_of_rules(findings);
+        match Authority::of(&self.config.globals, &maps) {
             Ok(authority) => {
                 if let Some(Authority::Ldap(options)) = &authority
                     && options.wants_tls_twice()
@@ -639,10 +682,9 @@ impl ConfigReader {
                 self.config.authority = authority.map(Arc::new);
             }
             Err((why, remedy)) => {
-                let place = self.place("auth_ldap_options");
-                let place = place.or_else(|| self.place("auth_type"));
-                let text = format!("auth_ldap_options: {why}");
-                self.mistakes.push(Mistake::new(place, text, remedy));
+                let option = why.split(':').next().unwrap_or_default();
+                let place = self.place(option).or_else(|| self.place("auth_type"));
+                self.mistakes.push(Mistake::new(place, why, remedy));
             }
         }
     }
@@ -793,6 +835,7 @@ pub(super) fn secret_of(text: &str) -> Result<String, String> {
     let line = text.strip_suffix('\n').unwrap_or(text);
     match line.strip_suffix('\r').unwrap_or(line) {
         "" => Err("it is empty".into()),
+        secret if secret.contains('\0') => Err("there is a zero byte in it".into()),
         secret => Ok(secret.into()),
     }
 }

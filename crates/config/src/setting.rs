@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::source::SecretText;
 use super::value::{Kind, Value, read_number, read_seconds};
 use super::{Database, Globals, HostEntry, PeerProcess, User};
 
@@ -162,8 +163,16 @@ impl Setting {
         self.is_secret || self.kind == Kind::Secret
     }
 
+    /// Whether the secret may come from a source that is asked again and again.
+    pub(super) fn takes_sources(&self) -> bool {
+        matches!(self.name, "password" | "server_password")
+    }
+
     /// A value for people: stars stand for a secret.
     pub(super) fn shown(&self, text: &str) -> String {
+        if let Some(source) = SecretText::source_in(text) {
+            return source.to_string();
+        }
         match self.is_secret() && !text.is_empty() {
             true => "****".into(),
             false => text.into(),

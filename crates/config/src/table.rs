@@ -13,12 +13,12 @@ use super::ldap::LdapText;
 use super::parameters::Parameters;
 use super::setting::Range::{self, Numbers, Only, Such};
 use super::setting::{Field, default_value, fill, limit, own, time, value};
+use super::source::SecretText;
 use super::userlist::MAX_USER;
 use super::value::{
     AuthType, Facility, HttpUrl, IoDriver, Lines, List, Listen, ListenLost, LoadBalance, LogFormat,
-    PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget, SecretText, SessionAttrs,
-    SessionState, Share, SslMode, SslNegotiation, UnnamedStatements, Value, read_number,
-    read_seconds,
+    PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget, SessionAttrs, SessionState,
+    Share, SslMode, SslNegotiation, UnnamedStatements, Value, read_number, read_seconds,
 };
 use super::{CAUSES, Scope, Scopes, Setting, ShardMap, is_console, url};
 
@@ -116,6 +116,8 @@ settings! {
         pub listed: bool,
         /// The secret in the auth_file, or the password here. Without a secret no password is right.
         pub secret: Option<Secret>,
+        /// Another password that is right, too: the other one of two.
+        pub second: Option<Secret>,
     }
 
     /// An entry of `[peers]`: another process of the same group. It may own the client that a
@@ -180,6 +182,9 @@ settings! {
             "The file of host-based rules for auth_type = hba; read at start and by RELOAD.";
         auth_ident_file: Option<String> = unset; global(reload); known G;
             "The file that maps system users to database users, for auth_type = hba.";
+        auth_oauth_options: String = ""; global(reload); known NOWHERE;
+            "Which tokens are good, for auth_type = oauth and jwt: issuer, audience, scope, keys, claim, roles, \
+             map, algorithms, leeway. See docs/tokens.md.";
         auth_ldap_options: Option<LdapText> = unset; global(reload); known G;
             "Where the directory is and how to bind, for auth_type = ldap: ldapserver, ldapport, \
              ldapscheme, ldaptls, ldapurl; ldapprefix and ldapsuffix, or ldapbasedn, ldapbinddn, \
@@ -469,6 +474,9 @@ settings! {
         http_page: bool = "0"; global(reload); known NOWHERE;
             "Serves a page at / of the HTTP endpoint that shows pools, waits and latencies. Where \
              http_listen_addr is not loopback it needs http_token.";
+        https_ca_file: String = ""; global(reload); known NOWHERE;
+            "Authorities trusted for https: where keys of tokens and credentials of clouds are fetched. Missing: \
+             those of the system.";
         http_token: SecretText = "" in TOKEN; global(reload); known NOWHERE;
             "The token that requests to /metrics and the page must send: as `Authorization: Bearer ...`, or \
              once as `/?token=...`. /live and /ready need none.";
@@ -595,7 +603,8 @@ settings! {
             "Another name of parameters, for ini files.";
         server_password as "password": SecretText = unset; database(value); known D;
             "The password of the forced user; missing means its secret from auth_file. Without `user` \
-             it has no effect. In howdah.toml: server_password.";
+             it has no effect. In howdah.toml: server_password. Or password_file, password_command, \
+             password_source: see docs/secrets.md.";
         port: Ports = "5432"; database(own replaces); known D;
             "PostgreSQL's port. If the hosts have different ports: one for each, separated by commas.";
         require_auth: RequireAuth = unset; database(value) else server_require_auth; known NOWHERE;
@@ -653,7 +662,8 @@ settings! {
     topic "Entries of `[users]`" {
         password: SecretText = unset; user(value); known NOWHERE;
             "The user's password, or a secret as in auth_file, before which it goes. In \
-             `[databases.NAME.users]`: for this database.";
+             `[databases.NAME.users]`: for this database. Or password_file, password_command; in howdah.toml \
+             also an array of two passwords: clients use either. See docs/secrets.md.";
     }
 
     topic "Entries of `[hosts]`" {
@@ -681,6 +691,15 @@ pub fn find(scope: Scope, name: &str) -> Option<&'static Setting> {
 pub fn find_in_file(scope: Scope, key: &str) -> Option<&'static Setting> {
     let setting = find(scope, key.strip_suffix("_file")?)?;
     Some(setting).filter(|setting| setting.is_secret() && find(scope, key).is_none())
+}
+
+/// The secret setting that a key names together with where the secret comes from: `password` for
+/// `password_command` (true) and for `password_source`.
+pub fn find_fetched(scope: Scope, key: &str) -> Option<(&'static Setting, bool)> {
+    let command = key.strip_suffix("_command").map(|name| (name, true));
+    let (name, is_command) = command.or_else(|| Some((key.strip_suffix("_source")?, false)))?;
+    let setting = find(scope, name).filter(|setting| setting.takes_sources())?;
+    Some((setting, is_command))
 }
 
 /// All settings that are allowed in a scope.
@@ -748,7 +767,7 @@ mod tests {
         );
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(names.len(), 100 + 47, "PgBouncer's on Linux and ours");
+        assert_eq!(names.len(), 100 + 49, "PgBouncer's on Linux and ours");
     }
 
     #[test]

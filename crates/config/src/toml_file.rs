@@ -10,10 +10,11 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::near::nearest;
 use super::resolve::secret_of;
 use super::sharding::MapPart;
+use super::source::{SecretSource, SecretText};
 use super::surroundings::Surroundings;
 use super::toml_value::{article, in_order, text_of, texts};
 use super::written::{Path, WrittenLine};
-use super::{Excerpt, MAX_INCLUDE, Mistake, Place, Scope, Setting, table, url};
+use super::{Excerpt, MAX_INCLUDE, Mistake, Place, Scope, Secret, Setting, table, url};
 
 /// The table of the global settings.
 pub(super) const MAIN: &str = "howdah";
@@ -338,8 +339,14 @@ impl Reader<'_> {
             return self.lines.push(line);
         };
         if let (true, DeValue::Table(of)) = (setting.is_secret(), value) {
-            return match self.secret(&place, of) {
-                Ok(text) => self.text(scope, setting, line, text),
+            return match self.secret(&place, setting, of) {
+                Ok(text) => self.text(scope, setting, of_source(line, &text), text),
+                Err(remedy) => self.wrong(&line, Some(setting), line.title(), remedy),
+            };
+        }
+        if let ("password", DeValue::Array(_)) = (setting.name, value) {
+            return match two_passwords(value) {
+                Ok(text) => self.text(scope, setting, of_source(line, &text), text),
                 Err(remedy) => self.wrong(&line, Some(setting), line.title(), remedy),
             };
         }
@@ -394,8 +401,17 @@ impl Reader<'_> {
         self.lines.push(WrittenLine { text, ..line });
     }
 
-    /// A secret that stands in a file or a variable.
-    fn secret(&mut self, place: &Place, of: &DeTable<'_>) -> Result<String, String> {
+    /// A secret that stands in a file or a variable, or comes from another source.
+    fn secret(
+        &mut self,
+        place: &Place,
+        setting: &Setting,
+        of: &DeTable<'_>,
+    ) -> Result<String, String> {
+        if of.contains_key("command") || of.contains_key("source") {
+            let source = source(setting, of)?;
+            return Ok(SecretText::line_of(&source, ""));
+        }
         let mut words = of.iter().map(|(key, value)| {
             let name = value.get_ref().as_str();
             (key.get_ref().as_ref(), name)
@@ -404,14 +420,24 @@ impl Reader<'_> {
             (Some(("file", Some(name))), None) => {
                 let path = beside(&place.file, name);
                 let text = self.surroundings.secret(&path);
-                text.and_then(|text| secret_of(&text))
-                    .map_err(|why| format!("could not read \"{path}\": {why}"))
+                let text = text
+                    .and_then(|text| secret_of(&text))
+                    .map_err(|why| format!("could not read \"{path}\": {why}"))?;
+                Ok(match setting.takes_sources() {
+                    true => SecretText::line_of(&SecretSource::File(path), &text),
+                    false => text,
+                })
             }
             (Some(("env", Some(name))), None) => match self.surroundings.variable(name) {
                 Some(text) if !text.is_empty() => Ok(text),
                 Some(_) => Err(format!("the variable {name} is empty")),
                 None => Err(format!("there is no variable {name}")),
             },
+            _ if setting.takes_sources() => Err(
+                "write a text, { file = \"PATH\" }, { env = \"NAME\" }, { command = [\"/PROGRAM\"] } or \
+                 { source = \"aws-rds\" }"
+                    .into(),
+            ),
             _ => Err("write a text, { file = \"PATH\" } or { env = \"NAME\" }".into()),
         }
     }
@@ -508,6 +534,72 @@ impl Reader<'_> {
         let remedy = "check the path, which counts from the folder of the file that names it, and that \
                       the file may be read";
         self.mistakes.push(Mistake::new(Some(place), text, remedy));
+    }
+}
+
+/// The source of a secret: a command, or one with a name.
+///
+/// # Errors
+/// What to write instead.
+fn source(setting: &Setting, of: &DeTable<'_>) -> Result<SecretSource, String> {
+    if !setting.takes_sources() {
+        return Err("write a text, { file = \"PATH\" } or { env = \"NAME\" }".into());
+    }
+    if let Some(command) = of.get("command") {
+        let words = texts(command.get_ref()).map_err(|other| {
+            format!("the command must be an array of texts, and one element is {other}")
+        })?;
+        return match (words.as_slice(), of.len()) {
+            ([line], 1) if command.get_ref().as_str().is_some() => {
+                SecretSource::of_words(true, line)
+            }
+            (words, 1) => SecretSource::command(words),
+            _ => Err("a command has no options beside it".into()),
+        };
+    }
+    let mut options = Vec::new();
+    for (key, value) in in_order(of) {
+        let text = value.get_ref().as_str();
+        let key = key.get_ref().as_ref();
+        options.push((key, text.ok_or_else(|| format!("{key} must be a text"))?));
+    }
+    let is_name = |(key, _): &(&str, &str)| *key == "source";
+    let name = options
+        .iter()
+        .copied()
+        .find(is_name)
+        .map_or("", |(_, name)| name);
+    options.retain(|option| !is_name(option));
+    SecretSource::named(name, &options)
+}
+
+/// Two passwords, either of which is right.
+///
+/// # Errors
+/// What to write instead.
+fn two_passwords(value: &DeValue<'_>) -> Result<String, String> {
+    let remedy = "write one text, or an array of two passwords, neither of them empty";
+    match texts(value).as_deref() {
+        Ok([first, second]) if !first.is_empty() && !second.is_empty() => {
+            let is_plain = |text: &str| matches!(Secret::classify(text), Secret::Plain(_));
+            match is_plain(first)
+                && is_plain(second)
+                && !(*first).contains('\0')
+                && !second.contains('\0')
+            {
+                true => Ok(SecretText::line_of_two(first, second)),
+                false => Err("both must be passwords in plain text".into()),
+            }
+        }
+        _ => Err(remedy.into()),
+    }
+}
+
+/// The line, noted as one of a secret that does not stand in the file.
+fn of_source(line: WrittenLine, text: &str) -> WrittenLine {
+    WrittenLine {
+        is_sourced: text.starts_with('\0'),
+        ..line
     }
 }
 

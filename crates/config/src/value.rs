@@ -288,34 +288,6 @@ impl Value for Lines {
     }
 }
 
-/// A secret text. When printed, stars stand for the text.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SecretText(String);
-
-impl Deref for SecretText {
-    type Target = str;
-    fn deref(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for SecretText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("****")
-    }
-}
-
-impl Value for SecretText {
-    const KIND: Kind = Kind::Secret;
-    fn read(text: &str) -> Option<SecretText> {
-        Some(SecretText(text.into()))
-    }
-    fn show(&self) -> Option<String> {
-        let stars = if self.is_empty() { "" } else { "****" };
-        Some(stars.into())
-    }
-}
-
 impl Value for LdapText {
     const KIND: Kind = Kind::Secret;
     fn read(text: &str) -> Option<LdapText> {
@@ -525,6 +497,10 @@ words! {
         Ldap = "ldap",
         /// The system's PAM checks the password.
         Pam = "pam",
+        /// A token of an identity provider, by SASL's OAUTHBEARER.
+        Oauth = "oauth",
+        /// A token of an identity provider, as the password.
+        Jwt = "jwt",
         /// SCRAM-SHA-256.
         ScramSha256 = "scram-sha-256",
     }

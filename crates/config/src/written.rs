@@ -48,6 +48,8 @@ pub(super) struct WrittenLine {
     pub is_hidden: bool,
     /// The line is of Howdah's own syntax: PgBouncer's habits do not count.
     pub is_native: bool,
+    /// The text is a secret with its source, as [`super::SecretText`] writes it.
+    pub is_sourced: bool,
 }
 
 impl WrittenLine {
@@ -63,6 +65,7 @@ impl WrittenLine {
             is_left_out: false,
             is_hidden: false,
             is_native: false,
+            is_sourced: false,
         }
     }
 
@@ -114,6 +117,12 @@ impl WrittenLine {
             None => Some(Excerpt::of_value(key, &value)),
         };
         (text, excerpt)
+    }
+
+    /// True if there is a zero byte where none may be: no secret has one.
+    pub(super) fn has_zero_byte(&self, setting: Option<&Setting>) -> bool {
+        let minds = self.is_native || setting.is_some_and(Setting::is_secret);
+        minds && !self.is_sourced && self.text.contains('\0')
     }
 
     /// True if there is a password in the line. Then any value of an entry may be a part of it, for

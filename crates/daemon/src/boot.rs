@@ -18,6 +18,7 @@ use howdah_daemon::tls::contexts::TicketSeed;
 use crate::cli::{self, Arguments};
 use crate::log::{self, Log};
 use crate::machine::Machine;
+use crate::sources::command;
 use crate::watch::SeenFiles;
 
 /// The reason why the process can't start, or can't go on.
@@ -73,7 +74,7 @@ impl Source {
             return Err(reading.mistakes.iter().map(Mistake::to_string).collect());
         }
         let (config, warnings) = (reading.config, reading.warnings);
-        if let Some(missing) = left_out(&config) {
+        if let Some(missing) = left_out(&config).or_else(|| open_to_others(&config)) {
             return Err(vec![missing]);
         }
         self.with_arguments(config)
@@ -449,6 +450,22 @@ pub fn expected_servers(config: &Config, database: &Database) -> u64 {
 /// The error for a configuration that this build can't serve.
 pub fn left_out(config: &Config) -> Option<String> {
     crate::authority::missing(config).or_else(|| crate::tracer::missing(config))
+}
+
+/// The error for a file with commands that others may change: they could have Howdah run anything.
+pub fn open_to_others(config: &Config) -> Option<String> {
+    let user = config.globals.user.as_deref();
+    let user = user.and_then(|name| User::from_name(name).ok().flatten());
+    let mut users = vec![nix::unistd::geteuid().as_raw()];
+    users.extend(user.map(|user| user.uid.as_raw()));
+    config.command_files.iter().find_map(|path| {
+        let file = fs::metadata(&**path).ok()?;
+        let who = command::writers(&file, &users)?;
+        Some(format!(
+            "{path} has commands for passwords, and {who} may change it: it must belong to root or Howdah's \
+             user, and nobody else may write it"
+        ))
+    })
 }
 
 /// Settings that are probably not meant this way. Printed by `--check` and at start.

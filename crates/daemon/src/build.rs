@@ -8,6 +8,7 @@ use howdah_daemon::driver::choose;
 pub fn story() -> String {
     let features = [
         ("aws-lc", cfg!(feature = "aws-lc")),
+        ("cloud", cfg!(feature = "cloud")),
         ("ldap", cfg!(feature = "ldap")),
         ("pam", cfg!(feature = "pam")),
         ("top", cfg!(feature = "top")),

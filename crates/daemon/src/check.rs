@@ -110,7 +110,8 @@ pub fn remarks(arguments: &Arguments) -> Result<Remarks, String> {
         warnings.into_iter().partition(|warning| warning.broken);
     let mut errors: Vec<Remark> = mistakes.into_iter().map(Remark::from).collect();
     errors.extend(broken.into_iter().map(Remark::warning));
-    errors.extend(boot::left_out(&config).map(Remark::said));
+    let refused = boot::left_out(&config).or_else(|| boot::open_to_others(&config));
+    errors.extend(refused.map(Remark::said));
     let mut advice = boot::advice(&config);
     advice.extend(made_at_start(&config.globals));
     advice.extend(checked_as_root(&config.globals, arguments));

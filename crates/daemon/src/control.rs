@@ -12,14 +12,16 @@ use howdah_daemon::mailbox::{Instruction, Letter, PostBox};
 use howdah_daemon::tls::Contexts;
 use howdah_daemon::tls::contexts::{Look, TicketSeed};
 use howdah_pooler::balance::{BalanceStep, Balancer, DECIDES};
-use howdah_pooler::config::{Config, PoolSpread};
-use howdah_pooler::event::{Answer, Order, Question, Time, WorkerId};
+use howdah_pooler::config::{Config, PoolSpread, SecretSource};
+use howdah_pooler::event::{Answer, Order, Question, Time, Verified, WorkerId};
 use howdah_pooler::load::Load;
+use howdah_pooler::mail::Mail;
 use howdah_pooler::maintenance::long_wait;
 use howdah_pooler::note::Level;
 use howdah_pooler::order::Shutdown;
 use howdah_pooler::roster::lore::RosterLore;
 use howdah_pooler::roster::{Outcome, Roster};
+use howdah_pooler::sources::SourceAnswer;
 use howdah_pooler::stats::Stats;
 use nix::unistd::{Uid, User};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -37,6 +39,7 @@ use crate::long_waits::LongWaits;
 use crate::placed_names::PlacedNames;
 use crate::reload::Loaded;
 use crate::signals::{OperatorRequest, Signals};
+use crate::sources::Sources;
 use crate::systemd;
 use crate::tracer::Tracer;
 use crate::watch::{FileWatch, SeenFiles};
@@ -77,8 +80,10 @@ pub enum ControlEvent {
     Derived(Derived),
     /// The name of a system user, or the reason why there is none.
     Named(u32, Result<String, String>),
+    /// A source of secrets has answered.
+    Sourced(SecretSource, SourceAnswer),
     /// A client's password was checked: the worker and ticket, and whether it is right.
-    Checked(WorkerId, u64, Result<(), String>),
+    Checked(WorkerId, u64, Result<Verified, String>),
     /// The serial number of a DNS zone.
     Zone(String, u32),
     /// A peer has received a worker's cancel request.
@@ -120,6 +125,8 @@ pub struct Parts {
     pub tickets: TicketSeed,
     /// Resolves host names.
     pub resolver: Resolver,
+    /// The sources of secrets.
+    pub sources: Sources,
     /// The workers' mailboxes, by worker number.
     pub workers: Vec<PostBox>,
     /// The Broker of all workers.
@@ -184,6 +191,7 @@ impl Desk {
             contexts,
             tickets,
             resolver,
+            sources,
             workers,
             broker,
             listeners,
@@ -223,6 +231,7 @@ impl Desk {
             names: HostNames::new(),
             placed: PlacedNames::inherit(&hosts),
             authorities: Authorities::new(resolver.clone()),
+            sources,
             resolver,
             deriver,
             nameless: HashMap::new(),
@@ -272,6 +281,7 @@ impl Desk {
                     _ = files.tick(), if control.config.globals.reload_on_change => {
                         control.look_at_files();
                     }
+                    () = due_at(control.sources.next_due()) => control.sources.ask_due(),
                     () = tokio::time::sleep_until(next.into()), if !period.is_zero() => {
                         zones_at = Instant::now();
                         control.check_zones();
@@ -279,6 +289,14 @@ impl Desk {
                 }
             }
         })
+    }
+}
+
+/// Waits until a time of the process's clock; for ever without one.
+async fn due_at(at: Option<Time>) {
+    match at {
+        Some(at) => tokio::time::sleep(Duration::from_nanos(at.0.saturating_sub(clock().0))).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -308,6 +326,8 @@ pub struct Control {
     placed: PlacedNames,
     resolver: Arc<Resolver>,
     authorities: Authorities,
+    /// The sources of secrets.
+    pub sources: Sources,
     deriver: Deriver<QuestionId>,
     /// The questions that wait for the name of a system user. There is one look-up at a time for
     /// each user.
@@ -423,6 +443,11 @@ impl Control {
                     self.answer(worker, Answer::UserNamed(ticket, name.clone()));
                 }
             }
+            ControlEvent::Sourced(source, answer) => {
+                if self.sources.answered(&source, answer) {
+                    self.new_secrets();
+                }
+            }
             ControlEvent::Checked(worker, ticket, verdict) => {
                 self.answer(worker, Answer::PasswordChecked(ticket, verdict));
             }
@@ -473,12 +498,15 @@ impl Control {
                 ticket,
                 authority,
                 user,
+                database,
                 password,
                 remote,
             } => {
                 let check = PasswordCheck {
                     authority,
                     user,
+                    database,
+                    trust: self.config.globals.https_ca_file.clone(),
                     password,
                     remote,
                 };
@@ -513,6 +541,9 @@ impl Control {
                     notice.map(|why| format!("{why}; the old TLS configuration stays"))
                 });
                 self.answer(from, Answer::Set(ticket, set));
+            }
+            Question::SecretRefused { source, generation } => {
+                self.sources.refused(&source, generation);
             }
             Question::LogStats { stats, seconds } => self.log_stats(from, &stats, seconds),
             Question::Surveyed { serial, holdings } => {
@@ -559,6 +590,14 @@ impl Control {
             Question::Exit(code) => leave(code),
             Question::StopListening { keep_unix } => self.stop_listening(keep_unix),
         }
+    }
+
+    /// Sources have given new values, or have failed: all workers are told.
+    fn new_secrets(&mut self) {
+        let mut config = (*self.config).clone();
+        self.sources.fill(&mut config);
+        self.config = Arc::new(config);
+        self.post_to_all(|| Letter::Mail(Mail::Secrets(self.config.clone())));
     }
 
     /// The configuration is new: the roster learns which hosts there are, and their names are looked

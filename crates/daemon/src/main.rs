@@ -17,6 +17,8 @@ mod dns;
 mod forward;
 mod handover;
 mod http;
+#[cfg(feature = "cloud")]
+mod https;
 mod import_command;
 mod leave;
 mod listen;
@@ -32,6 +34,7 @@ mod placed_names;
 mod reach;
 mod reload;
 mod signals;
+mod sources;
 mod syslog;
 mod systemd;
 mod takeover;
@@ -44,6 +47,7 @@ use std::convert::Infallible;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use boot::{Fatal, Source};
 use cli::{Arguments, Command};
@@ -55,8 +59,12 @@ use howdah_pooler::config::Globals;
 use howdah_pooler::note::Level;
 use howdah_pooler::parcel::Freight;
 use log::Log;
+use sources::Sources;
 use takeover::Predecessor;
 use tracer::Tracer;
+
+/// How long a successor waits for sources of secrets before it takes over.
+const FIRST_SECRETS: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
     match cli::parse(std::env::args_os().skip(1)) {
@@ -161,6 +169,15 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     );
 
     let desk = control::Desk::open(cores)?;
+    let mut config = config;
+    let mut sources = Sources::new(desk.ear(), log.clone());
+    sources.set(&mut config);
+    if predecessor.is_some() {
+        // This process must not be the one that can't log in.
+        sources.ask_first(FIRST_SECRETS);
+        sources.fill(&mut config);
+    }
+    let globals = &config.globals;
     let (listeners, mut freight) = match predecessor {
         None if given.is_empty() => (listen::open(globals, Vec::new(), log)?, None),
         None => {
@@ -182,10 +199,13 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     let tickets = freight.as_ref().map_or(tickets, |(freight, _)| {
         TicketSeed::at(freight.estate.lasting, reload::now())
     });
-    let (config, contexts) = match freight {
+    let (mut config, contexts) = match freight {
         Some(_) => boot::load_again(&source, config, contexts, tickets, log),
         None => (config, contexts),
     };
+    if freight.is_some() {
+        sources.set(&mut config);
+    }
     let (config, contexts) = (Arc::new(config), Arc::new(contexts));
     let (mut freight, old_process) = freight.take().unzip();
     let hosts = freight.as_mut().map(|freight: &mut Freight| {
@@ -237,6 +257,7 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         contexts,
         tickets,
         resolver,
+        sources,
         workers: boxes,
         broker,
         listeners,

@@ -3,7 +3,9 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-use howdah_pooler::config::{Config, Database, Host, HostPort, Secret, SslMode};
+use howdah_pooler::config::{
+    Config, Database, Host, HostPort, Secret, SecretSource, SecretText, SslMode,
+};
 use openssl::ssl::{SslConnector, SslFiletype, SslMethod, SslVerifyMode};
 use openssl::x509::store::X509StoreBuilder;
 
@@ -234,9 +236,17 @@ fn credentials<'a>(config: &'a Config, database: &'a Database) -> Option<(&'a st
             _ => None,
         }
     };
+    // Nothing is run for a check: commands and clouds are not asked.
+    fn known(password: &SecretText) -> Option<&str> {
+        let asked = matches!(
+            password.source(),
+            Some(SecretSource::Command(_) | SecretSource::AwsRds(_))
+        );
+        (!asked).then_some(password)
+    }
     let of_member = database.users.keys().find_map(|name| {
         let user = database.server_user(name);
-        Some((user, database.server_password(name)?))
+        Some((user, known(database.server_password(name)?)?))
     });
     if of_member.is_some() {
         return of_member;
@@ -244,7 +254,8 @@ fn credentials<'a>(config: &'a Config, database: &'a Database) -> Option<(&'a st
     if let Some(user) = &database.forced_user {
         let own = database
             .server_password
-            .as_deref()
+            .as_ref()
+            .and_then(known)
             .map(|password| (user.as_str(), password));
         return own.or_else(|| listed(user));
     }

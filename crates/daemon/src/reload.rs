@@ -72,6 +72,7 @@ impl Control {
                     let text = format!("dropping database '{name}' as it does not exist anymore");
                     self.log.say(Level::Warning, text);
                 }
+                self.sources.set(&mut config);
                 self.put_in_force(config)
             }
             Err(mistakes) => {

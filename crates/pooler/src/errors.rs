@@ -56,13 +56,14 @@ impl ErrorCounts {
 }
 
 /// Why logins failed: the label of metrics.
-pub const LOGIN_FAILURES: [&str; 7] = [
+pub const LOGIN_FAILURES: [&str; 8] = [
     "password",
     "no_user",
     "not_allowed",
     "rule",
     "certificate",
     "ldap_or_pam",
+    "token",
     "protocol",
 ];
 
@@ -124,7 +125,12 @@ fn word(fault: &Fault) -> Option<&'static str> {
             auth::TRUST_FAILED | auth::PEER_FAILED | auth::REJECTED | auth::NO_RULE => "rule",
             auth::CERT_FAILED | auth::CERT_REQUIRED => "certificate",
             auth::LDAP_FAILED | auth::PAM_FAILED => "ldap_or_pam",
+            auth::oauthbearer::OAUTH_FAILED
+            | auth::oauthbearer::JWT_FAILED
+            | auth::oauthbearer::TOKEN_IN_CLEAR => "token",
             auth::SCRAM_MALFORMED
+            | auth::oauthbearer::OAUTH_MALFORMED
+            | auth::oauthbearer::OAUTH_AUTHZID
             | auth::MECHANISM_UNKNOWN
             | auth::BINDING_DOWNGRADE
             | auth::BINDING_UNKNOWN
@@ -162,7 +168,7 @@ fn word(fault: &Fault) -> Option<&'static str> {
         | ReplicationValue(_)
         | SessionAttrs(_)
         | ServerParameter(..) => "startup",
-        ClientGone(_) | ClientClosed | Told(_) => return None,
+        ClientGone(_) | ClientClosed | Told(_) | TokenWanted => return None,
         CopyUnclear | TransactionBlock | PinsInStatementMode | TooManyPins | ListenerLost
         | TooManyChannels | TooManyOwnChannels | TooMuchHeard | OtherEncoding | ChannelsUnclear
         | QueriesRefused | ClientIdle | PinIdle | IdleTransaction | TransactionTimeout => {
@@ -207,12 +213,14 @@ mod tests {
             Fault::Config("no rule".into()),
             Fault::Internal,
             Fault::ClientClosed,
+            Fault::LoginFailed(auth::oauthbearer::JWT_FAILED),
+            Fault::TokenWanted,
         ] {
             counts.count(&fault);
         }
         let mut sum = NotLetIn::default();
         sum.add(&counts);
-        assert_eq!(sum.failures, [1, 1, 0, 0, 1, 0, 0]);
+        assert_eq!(sum.failures, [1, 1, 0, 0, 1, 0, 1, 0]);
         assert_eq!(sum.refusals, [1, 0, 0, 1, 2, 0, 1, 0, 1, 1, 1, 1]);
         for word in [
             word(&Fault::DatabaseRemoved),

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use crate::auth::Secret;
-use crate::config::{Authority, Config, Host};
+use crate::config::{Authority, Config, Host, SecretSource};
 use crate::console::holdings::Holdings;
 use crate::load::Load;
 use crate::mail::{Mail, ToBroker};
@@ -183,11 +183,21 @@ pub enum Question {
         authority: Arc<Authority>,
         /// The user.
         user: Arc<str>,
-        /// The password that the client sent: never empty, never a hash. It is dropped with the
-        /// client, and then nobody needs the answer.
+        /// The database that the client asks for.
+        database: Arc<str>,
+        /// The password or token that the client sent: never empty, never a hash. It is dropped with
+        /// the client, and then nobody needs the answer.
         password: Weak<Secret>,
         /// The client's address.
         remote: Address,
+    },
+    /// PostgreSQL has refused a value of a source. The source is asked anew, if that value is still its
+    /// last. No answer, but [`Event::Mail`] for all workers.
+    SecretRefused {
+        /// The source.
+        source: SecretSource,
+        /// Which of its values.
+        generation: u64,
     },
     /// Clients have waited for long. The log should say why, at most once a minute for each pool.
     LongWaits,
@@ -288,7 +298,7 @@ pub enum Answer {
     UserNamed(u64, Result<String, String>),
     /// To [`Question::CheckPassword`]: the password is right, or the reason of the failure for the
     /// log.
-    PasswordChecked(u64, Result<(), String>),
+    PasswordChecked(u64, Result<Verified, String>),
     /// To [`Question::Forward`]: the peer has received the request. `Forwarded` follows.
     Forwarding(u64),
     /// To [`Question::Forward`]: the peer has closed the connection, or the reason why the peer did
@@ -299,6 +309,17 @@ pub enum Answer {
     Set(u64, Result<Option<String>, String>),
     /// To [`Question::Reload`]: done, or the errors, one a line.
     Reloaded(u64, Result<(), String>),
+}
+
+/// What an authority knows of a client whose password or token is right.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Verified {
+    /// For a token: whose it is.
+    pub identity: Option<String>,
+    /// For a token: the names that may be users.
+    pub names: Vec<String>,
+    /// For a token: its end, in seconds since 1970.
+    pub ends: Option<i64>,
 }
 
 /// The actions of one event, in order. The value is reused for the next event.

@@ -71,6 +71,8 @@ pub enum Fault {
     ChannelsUnclear,
     /// Authentication failed, with the reason.
     LoginFailed(&'static str),
+    /// A client without a token has learned where tokens come from. It is no failed login.
+    TokenWanted,
     /// auth_query did not find the user.
     NoSuchUser,
     /// The user is neither in `admin_users` nor in `stats_users`.
@@ -204,6 +206,8 @@ impl Fault {
                 | auth::CERT_REQUIRED
                 | auth::LDAP_FAILED
                 | auth::PAM_FAILED
+                | auth::oauthbearer::OAUTH_FAILED
+                | auth::oauthbearer::TOKEN_IN_CLEAR
                 | auth::REJECTED
                 | auth::NO_RULE
                 | auth::BINDING_DOWNGRADE
@@ -213,11 +217,13 @@ impl Fault {
             LoginFailed(
                 auth::SCRAM_MALFORMED
                 | auth::MECHANISM_UNKNOWN
+                | auth::oauthbearer::OAUTH_MALFORMED
                 | auth::BINDING_UNKNOWN
                 | auth::BINDING_ATTRIBUTE,
             ) => "08P01",
+            LoginFailed(auth::oauthbearer::OAUTH_AUTHZID) => "0A000",
             LoginFailed(_) | NoSuchUser => "28P01",
-            NoUser | TlsRequired => "28000",
+            NoUser | TlsRequired | TokenWanted => "28000",
             NoDatabase(_) => "3D000",
             TooManyClients(_) | QueryWait => "53300",
             TooManyPins => "53000",
@@ -358,6 +364,7 @@ impl fmt::Display for Fault {
                  shared (listen)",
             ),
             LoginFailed(text) | TooManyClients(text) | Server(text) => f.write_str(text),
+            TokenWanted => f.write_str(auth::oauthbearer::OAUTH_FAILED),
             NoSuchUser => f.write_str("no such user"),
             NotAllowed => f.write_str("not allowed"),
             ClientGone(text) | Told(text) => f.write_str(text),

@@ -79,6 +79,7 @@ pub mod shard;
 pub mod shared;
 pub mod signal;
 pub mod socket;
+pub mod sources;
 pub mod spelling;
 pub mod spread;
 mod standby;

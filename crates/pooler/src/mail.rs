@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::auth::{ScramKeys, Secret};
 use crate::cancel::seek::{Finding, Seek};
-use crate::config::HostPort;
+use crate::config::{Config, HostPort};
 use crate::console::{Report, Survey};
 use howdah_shard::ShardCatalogue;
 
@@ -29,6 +29,9 @@ use crate::tls::TlsFacts;
 pub enum Mail {
     /// Something about the hosts of placed databases has changed.
     Hosts(Arc<View>),
+    /// Sources of secrets have given other values, or have failed. The configuration is otherwise the
+    /// same.
+    Secrets(Arc<Config>),
     /// What the standbys of a list of hosts cover now.
     Covers(HostList, Arc<Covers>),
     /// Has one of the worker's servers of this host sent something since this check? A

@@ -132,6 +132,7 @@ impl Pooler {
                 idle,
             } => self.shed(login, to, (clients, idle), out),
             Mail::Hosts(view) => self.hosts_changed(view, out),
+            Mail::Secrets(config) => self.new_secrets(config, out),
             Mail::Covers(list, covers) => self.standbys_advance(list, covers, out),
             Mail::CheckHost(host) => self.check_now(&host, out),
             Mail::HeardFrom(host, since) => self.heard_from(*host, since, out),

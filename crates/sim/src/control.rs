@@ -272,6 +272,7 @@ impl Control {
                 Question::AllPacked(estate) => self.all_packed(*estate, world),
                 Question::Derive { .. }
                 | Question::NameUser { .. }
+                | Question::SecretRefused { .. }
                 | Question::CheckPassword { .. }
                 | Question::Forward { .. }
                 | Question::LogStats { .. }

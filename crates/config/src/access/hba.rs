@@ -10,6 +10,7 @@ use super::tokens::{RuleToken, RuleTokens};
 use super::{Findings, TLS_TWICE, Wrong};
 use crate::authority::{Authority, PAM_SERVICE};
 use crate::ldap::LdapOptions;
+use crate::token::{TokenOffer, TokenRules};
 use crate::{Address, CONSOLE_NAMES, Mistake, Place, is_console};
 
 /// How deep files of names may include other files of names.
@@ -38,7 +39,7 @@ pub struct Rule {
     pub client_cert: Option<ClientCert>,
     /// `clientname=`: the part of a certificate that is compared with the user's name.
     pub client_name: ClientName,
-    /// The authority that checks passwords, for the methods ldap and pam.
+    /// The authority that checks passwords or tokens, for the methods ldap, pam, oauth and jwt.
     pub authority: Option<Arc<Authority>>,
 }
 
@@ -63,6 +64,10 @@ pub enum HbaMethod {
     Ldap,
     /// The system's PAM checks the password.
     Pam,
+    /// The client shows a token by OAUTHBEARER.
+    Oauth,
+    /// The client's password is a token.
+    Jwt,
 }
 
 const METHODS: &[(&str, HbaMethod)] = &[
@@ -75,6 +80,8 @@ const METHODS: &[(&str, HbaMethod)] = &[
     ("cert", HbaMethod::Cert),
     ("ldap", HbaMethod::Ldap),
     ("pam", HbaMethod::Pam),
+    ("oauth", HbaMethod::Oauth),
+    ("jwt", HbaMethod::Jwt),
 ];
 
 /// The part of a client's certificate that is compared with user names.
@@ -300,6 +307,15 @@ impl Reader<'_> {
             HbaMethod::Ldap => {
                 let options = LdapOptions::parse(tokens.take_rest())?;
                 authority = Some(Arc::new(Authority::Ldap(options)));
+            }
+            HbaMethod::Oauth | HbaMethod::Jwt => {
+                let offer = match method {
+                    HbaMethod::Oauth => TokenOffer::Oauth,
+                    _ => TokenOffer::Jwt,
+                };
+                let maps = |name: &str| self.maps.get(name);
+                let rules = TokenRules::parse(offer, tokens.take_rest(), maps)?;
+                authority = Some(Arc::new(Authority::Token(Box::new(rules))));
             }
             HbaMethod::Pam => authority = Some(Arc::new(Authority::Pam(pam_service(&mut tokens)?))),
             _ => options = self.options(&mut tokens)?,

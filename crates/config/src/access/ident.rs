@@ -8,17 +8,17 @@ use super::{Findings, Wrong};
 use crate::{Mistake, Place};
 
 /// The maps of an `auth_ident_file`, by their names.
-pub(super) type IdentMaps = HashMap<String, Arc<IdentMap>>;
+pub(crate) type IdentMaps = HashMap<String, Arc<IdentMap>>;
 
 /// The lines of one map.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct IdentMap {
     /// The name that rules use.
     pub name: String,
     mappings: Vec<Mapping>,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Mapping {
     system: String,
     /// `None` means `all`.

@@ -16,6 +16,7 @@ use super::table::Globals;
 use super::{Mistake, Place, SslMode};
 pub use hba::{Candidate, ClientCert, ClientName, Hba, HbaMethod, Rule};
 pub use ident::IdentMap;
+pub(crate) use ident::IdentMaps;
 
 /// The error for TLS to a directory in two ways at once.
 pub(super) const TLS_TWICE: &str =
@@ -48,23 +49,32 @@ impl Findings {
     }
 }
 
+/// Reads the maps of `auth_ident_file`.
+pub(super) fn maps(
+    globals: &Globals,
+    read_file: &mut dyn FnMut(&str) -> Result<String, String>,
+    findings: &mut Findings,
+) -> IdentMaps {
+    let path = globals.auth_ident_file.as_deref();
+    let Some(path) = path.filter(|path| !path.is_empty()) else {
+        return IdentMaps::new();
+    };
+    match read_file(path) {
+        Ok(text) => ident::parse(path, &text, findings),
+        Err(why) => {
+            findings.missing("ident", path, &why, "check the path of auth_ident_file");
+            IdentMaps::new()
+        }
+    }
+}
+
 /// Reads the rules, and the maps that they name.
 pub(super) fn load(
     globals: &Globals,
     read_file: &mut dyn FnMut(&str) -> Result<String, String>,
     findings: &mut Findings,
 ) -> Hba {
-    let mut maps = ident::IdentMaps::new();
-    if let Some(path) = globals
-        .auth_ident_file
-        .as_deref()
-        .filter(|path| !path.is_empty())
-    {
-        match read_file(path) {
-            Ok(text) => maps = ident::parse(path, &text, findings),
-            Err(why) => findings.missing("ident", path, &why, "check the path of auth_ident_file"),
-        }
-    }
+    let maps = maps(globals, read_file, findings);
     let path = &globals.auth_hba_file;
     let tls = globals.client_tls_sslmode != SslMode::Disable;
     if !globals.auth_hba.is_empty() {

@@ -13,4 +13,5 @@ mod options;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use options::pairs;
 pub use options::{LdapBind, LdapOptions, LdapScheme, LdapServer, LdapText, Pattern, SearchScope};

@@ -480,7 +480,7 @@ fn is_space(c: char) -> bool {
 }
 
 /// The pairs of a text, without quotes. A `#` at the start of a pair begins a comment.
-fn pairs(text: &str) -> Result<Vec<(String, String)>, Wrong> {
+pub(crate) fn pairs(text: &str) -> Result<Vec<(String, String)>, Wrong> {
     const FORM: &str = "write key=value, without blanks around the =, or key=\"a value\"";
     let mut pairs = Vec::new();
     let mut rest = text;

@@ -275,7 +275,8 @@ fn servers_log_in_as_the_nearest_place_says() {
         let entry = config.database(database).unwrap();
         let pooled = entry.pooled_as(user);
         let secret = match config.server_secret(&entry, pooled) {
-            Some(Secret::Plain(text)) => text,
+            ServerSecret::Written(Some(Secret::Plain(ref text))) => text.clone(),
+            ServerSecret::Written(other) => format!("{other:?}"),
             other => format!("{other:?}"),
         };
         let user = entry.server_user(pooled);
@@ -324,7 +325,7 @@ fn a_forced_user_that_stays_gives_its_pool_no_other_login() {
     let login = |user| {
         (
             d.server_user(d.pooled_as(user)),
-            d.server_password(d.pooled_as(user)),
+            d.server_password(d.pooled_as(user)).map(|word| &**word),
         )
     };
     assert_eq!(login("carol"), ("app", Some("word")));
@@ -382,6 +383,59 @@ fn secrets_may_stand_elsewhere() {
         config.config.users["u"].secret,
         Some(Secret::Plain("t0ken".into()))
     );
+}
+
+#[test]
+fn passwords_may_have_sources() {
+    let text = "[howdah]\n[users.u]\npassword = ['a', 'b']\n[users.v]\npassword = { file = 'word' }\n\
+                [databases.d]\nserver_user = 'x'\nserver_password = { command = ['/bin/t', 'a b'] }\n\
+                [databases.d.users.u]\nserver_password = { source = 'aws-rds', region = 'eu-west-1' }\n";
+    let files = [("etc/word", "w\n")];
+    let mut config = read_in(text, &files).config;
+    let source = |database: &str, user| {
+        let entry = config.database(database).unwrap();
+        entry.password_source(user).map(ToString::to_string)
+    };
+    assert_eq!(source("d", "x").as_deref(), Some("command /bin/t"));
+    assert_eq!(source("d", "u").as_deref(), Some("aws-rds"));
+    let sources = config.secret_sources();
+    let all: Vec<_> = sources.keys().map(ToString::to_string).collect();
+    assert_eq!(all, ["file etc/word", "command /bin/t", "aws-rds"]);
+    assert_eq!(
+        config
+            .command_files
+            .iter()
+            .map(|f| &**f)
+            .collect::<Vec<_>>(),
+        ["etc/h.toml"]
+    );
+    assert_eq!(
+        config.second_secret("d", "u"),
+        Some(&Secret::Plain("b".into()))
+    );
+    // A new value of a file is the user's password, without a reload.
+    let secret = Secret::Plain("new".into());
+    let known = FetchedSecret {
+        value: Some(FetchedValue::Password { user: None, secret }),
+        ..FetchedSecret::default()
+    };
+    let file = sources.keys().next().unwrap().clone();
+    config.take_fetched(&Fetched::of([(file, Arc::new(known))].into()));
+    assert_eq!(config.users["v"].secret, Some(Secret::Plain("new".into())));
+    let ini = "[pgbouncer]\n[databases]\nd = user=u password_command='/bin/t a  b'\n\
+               e = host=db.y sslmode=verify-full user=u password_source='aws-rds sign_host=db.x'\n[users]\nu = password_file=etc/word\n";
+    let config = Config::read_among("h.ini", ini, &mut world(&files));
+    assert_eq!(config.mistakes, []);
+    let command = config.config.databases["d"].password_source("u").cloned();
+    let words = ["/bin/t", "a", "b"].map(String::from).to_vec();
+    assert_eq!(command, Some(SecretSource::Command(words)));
+    let toml = to_toml("h.ini", ini, &mut |_| Ok("w".into())).unwrap();
+    for line in [
+        "server_password = { command = [\"/bin/t\", \"a\", \"b\"] }",
+        "server_password = { source = \"aws-rds\", sign_host = \"db.x\" }",
+    ] {
+        assert!(toml.contains(line), "{toml}");
+    }
 }
 
 #[test]
@@ -697,7 +751,7 @@ fn other_names_of_settings_are_known_in_ini_files() {
     let d = Config::read("h.ini", text, &mut |_| Ok(String::new())).config;
     let d = &d.databases["d"];
     assert_eq!(d.forced_user.as_deref(), Some("u"));
-    assert_eq!(d.server_password("u"), Some("p"));
+    assert_eq!(d.server_password("u").map(|word| &**word), Some("p"));
     assert_eq!(d.session("u").options(), "-c a=b");
     assert!(find(Scope::Database, "password_file").is_none() && d.users_only);
 }
@@ -787,9 +841,10 @@ fn variables_alone_are_a_configuration() {
     );
     assert!(config.databases["u"].users_only && config.databases["u"].member("app").is_none());
     let shop = config.database("shop").unwrap();
-    assert_eq!(
-        config.server_secret(&shop, "app"),
-        Some(Secret::Plain("p@ss".into()))
+    let secret = config.server_secret(&shop, "app");
+    assert!(
+        matches!(secret, ServerSecret::Written(Some(Secret::Plain(ref text))) if text == "p@ss"),
+        "{secret:?}"
     );
     let globals = &config.globals;
     assert_eq!(
@@ -937,7 +992,11 @@ fn a_url_is_several_settings() {
     );
     let d = &config.databases["d"];
     assert_eq!(
-        (d.forced_user.as_deref(), d.server_password("u"), d.target()),
+        (
+            d.forced_user.as_deref(),
+            d.server_password("u").map(|word| &**word),
+            d.target()
+        ),
         (Some("u"), Some("p"), "x")
     );
     assert_eq!(

@@ -12,6 +12,7 @@ mod ldap_connection;
 mod ldap_tls;
 #[cfg(feature = "pam")]
 mod pam;
+mod token;
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -19,8 +20,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use howdah_pooler::auth::Secret;
-use howdah_pooler::config::{Authority, Config};
-use howdah_pooler::event::Address;
+use howdah_pooler::config::{Authority, Config, KeysAt};
+use howdah_pooler::event::{Address, Verified};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -43,14 +44,18 @@ pub struct PasswordCheck {
     pub authority: Arc<Authority>,
     /// The user.
     pub user: Arc<str>,
+    /// The database that the client asks for.
+    pub database: Arc<str>,
+    /// The file of authorities for https; empty: the system's.
+    pub trust: String,
     /// The password that the client sent; it is dropped with the client.
     pub password: Weak<Secret>,
     /// The client's address.
     pub remote: Address,
 }
 
-/// `Ok` if the password is right; otherwise the reason.
-type Verdict = Result<(), String>;
+/// `Ok` if the password or token is right; otherwise the reason.
+type Verdict = Result<Verified, String>;
 
 /// Called with the verdict.
 type Answer = Box<dyn FnOnce(Verdict) + Send>;
@@ -133,7 +138,7 @@ impl Line {
 /// options may have changed for good.
 fn line(lines: &mut HashMap<Authority, Line>, authority: &Authority) -> Line {
     let name = match authority {
-        Authority::Ldap(_) => authority.clone(),
+        Authority::Ldap(_) | Authority::Token(_) => authority.clone(),
         // All PAM services share one queue: modules block, and the services share the modules.
         Authority::Pam(_) => Authority::Pam(String::new()),
     };
@@ -174,6 +179,7 @@ fn in_line(line: Line, check: PasswordCheck, asker: Arc<Asker>) -> impl Future<O
 struct Asker {
     #[cfg(feature = "ldap")]
     directory: ldap::Directory,
+    tokens: token::TokenChecks,
 }
 
 impl Asker {
@@ -182,6 +188,7 @@ impl Asker {
         Asker {
             #[cfg(feature = "ldap")]
             directory: ldap::Directory::new(resolver),
+            tokens: token::TokenChecks::default(),
         }
     }
 
@@ -198,6 +205,7 @@ impl Asker {
                 self.directory
                     .check(options, &check.user, password.text())
                     .await
+                    .map(|()| Verified::default())
             }
             #[cfg(feature = "pam")]
             Authority::Pam(service) => {
@@ -207,7 +215,15 @@ impl Asker {
                     pam::check(&service, &check.user, password.text(), &check.remote)
                 };
                 let joined = tokio::task::spawn_blocking(blocking).await;
-                joined.unwrap_or_else(|why| Err(format!("PAM: {why}")))
+                let verdict = joined.unwrap_or_else(|why| Err(format!("PAM: {why}")));
+                verdict.map(|()| Verified::default())
+            }
+            Authority::Token(rules) => {
+                let _turn = turn;
+                let checked =
+                    self.tokens
+                        .check(rules, password.text(), &check.database, &check.trust);
+                checked.await
             }
             #[cfg(not(all(feature = "ldap", feature = "pam")))]
             _ => {
@@ -223,6 +239,15 @@ fn left_out(authority: &Authority) -> Option<String> {
     let there = match authority {
         Authority::Ldap(_) => cfg!(feature = "ldap"),
         Authority::Pam(_) => cfg!(feature = "pam"),
+        Authority::Token(rules) => {
+            let fetches = !matches!(rules.keys, KeysAt::File(_));
+            let missing = fetches && cfg!(not(feature = "cloud"));
+            return missing.then(|| {
+                "keys of tokens are fetched, which is not part of this build: name a file as keys=, or \
+                 build with the Cargo feature cloud"
+                    .into()
+            });
+        }
     };
     let name = authority.name();
     (!there).then(|| {

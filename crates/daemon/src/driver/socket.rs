@@ -158,6 +158,21 @@ pub fn clock() -> Time {
     Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
+/// Programs that the process starts get no descriptor of it but 0, 1 and 2. Descriptors are opened that
+/// way; those that the process was started with may not have been.
+pub fn close_on_exec() {
+    const CLOSE_RANGE_CLOEXEC: libc::c_uint = 4;
+    // SAFETY: the call closes nothing, and touches no memory. Old kernels refuse it.
+    let _ = unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            3,
+            libc::c_uint::MAX,
+            CLOSE_RANGE_CLOEXEC,
+        )
+    };
+}
+
 /// The time from `now` to `deadline`, in the kernel's form.
 pub(super) fn timeout(now: Time, deadline: Time) -> rustix::time::Timespec {
     let left = deadline.0.saturating_sub(now.0);

@@ -9,7 +9,7 @@
 mod ciphers;
 pub mod contexts;
 mod curves;
-#[cfg(feature = "ldap")]
+#[cfg(any(feature = "ldap", feature = "cloud"))]
 pub mod directory;
 mod facts;
 #[cfg(any(test, feature = "fuzzing"))]

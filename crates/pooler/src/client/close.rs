@@ -31,7 +31,8 @@ impl Pooler {
             self.note_refusal(id, WRONG_PASSWORD, out);
         }
         let canceller = matches!(client.state(), ClientState::Canceller);
-        if !client.welcomed && !canceller {
+        let discovers = fault == Fault::TokenWanted;
+        if !client.welcomed && !canceller && !discovers {
             self.not_let_in.count(&fault);
         }
         if fault == Fault::LoginTimeoutSilent {
@@ -46,7 +47,7 @@ impl Pooler {
                 login.count_error(fault.sqlstate().as_bytes());
             }
             self.tell_fatal(id, &fault, out);
-            if self.config.globals.log_pooler_errors {
+            if self.config.globals.log_pooler_errors && !discovers {
                 let text = format_args!("pooler error: {fault}");
                 self.note_fault(Level::Warning, id, text, Some(&fault), out);
             }
@@ -60,7 +61,7 @@ impl Pooler {
             Fault::ClientClosed => Close::Part,
             _ => Close::Flush,
         };
-        if !quiet || self.config.globals.log_disconnections {
+        if !discovers && (!quiet || self.config.globals.log_disconnections) {
             self.note_leaving(id, &fault, out);
         }
         let departure = match fault {

@@ -45,7 +45,9 @@ impl Pooler {
             AuthType::Md5 => Method::Md5,
             AuthType::ScramSha256 => Method::Scram,
             AuthType::Hba => return self.demand_of_rule(id, out),
-            AuthType::Ldap | AuthType::Pam => return self.by_authority(id, &self.config.authority),
+            AuthType::Ldap | AuthType::Pam | AuthType::Oauth | AuthType::Jwt => {
+                return self.by_authority(id, &self.config.authority);
+            }
             AuthType::Cert => return self.by_certificate(id, None, out),
         };
         Ok(Demand::Exchange(method))
@@ -72,7 +74,9 @@ impl Pooler {
                 });
             }
             HbaMethod::Reject => return Err(Fault::LoginFailed(REJECTED)),
-            HbaMethod::Ldap | HbaMethod::Pam => return self.by_authority(id, &rule.authority),
+            HbaMethod::Ldap | HbaMethod::Pam | HbaMethod::Oauth | HbaMethod::Jwt => {
+                return self.by_authority(id, &rule.authority);
+            }
             HbaMethod::Cert => return self.by_certificate(id, Some(rule), out),
         };
         Ok(Demand::Exchange(method))
@@ -136,7 +140,8 @@ impl Pooler {
         };
         let database = self.clients.get(id).map(|client| &client.who.database);
         let entry = database.and_then(|name| self.config.entry(name));
-        if entry.is_some_and(|entry| entry.auth_user.is_some()) {
+        let by_password = !matches!(**authority, Authority::Token(_));
+        if by_password && entry.is_some_and(|entry| entry.auth_user.is_some()) {
             let name = authority.name();
             let text = format!("{name} can't be used together with database authentication");
             return Err(Fault::Config(text));

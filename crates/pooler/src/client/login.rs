@@ -1,7 +1,7 @@
 //! From admission to ReadyForQuery: the proof of identity, and the greeting.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use chacha20::rand_core::Rng;
 use howdah_wire::backend::Status;
@@ -9,6 +9,8 @@ use howdah_wire::tag::frontend;
 use howdah_wire::write;
 
 use super::demand::Demand;
+use super::token;
+use crate::auth::oauthbearer::{JWT_FAILED, OauthStep, TOKEN_IN_CLEAR};
 use crate::auth::{
     AuthRequest, ClientLogin, ClientLoginSetup, ClientStep, EMPTY_PASSWORD, LoginStep, Method,
     NO_SECRET, ScramKeys, Secret, WRONG_PASSWORD, plain,
@@ -16,8 +18,8 @@ use crate::auth::{
 use crate::client::Client;
 use crate::client::state::{ClientState, LoginAttempt, Proof};
 use crate::config::PoolMode;
-use crate::config::{AuthType, Authority, Database};
-use crate::event::{ClientId, Out, Peer, Question, ServerId};
+use crate::config::{AuthType, Authority, Database, TokenRules};
+use crate::event::{ClientId, Out, Peer, Question, ServerId, Verified};
 use crate::fault::Fault;
 use crate::known::LookedUp;
 use crate::limits;
@@ -71,7 +73,12 @@ impl Pooler {
             Demand::Exchange(method) => method,
             Demand::Peer { uid, map } => return self.ask_peer(id, uid, map, found, out),
             Demand::Certificate => return self.admit_certificate(id, found, out),
-            Demand::Authority(authority) => return self.ask_for_password(id, authority, out),
+            Demand::Authority(authority) => {
+                return match &*authority.clone() {
+                    Authority::Token(rules) => self.ask_for_token(id, authority, rules, out),
+                    _ => self.ask_for_password(id, authority, out),
+                };
+            }
         };
         let tls = client.tls.clone();
         let (mut md5_salt, mut nonce) = ([0; 4], [0; 18]);
@@ -92,10 +99,16 @@ impl Pooler {
             Some(LookedUp::Nobody) => None,
         };
         let secret = known.map(|secret| secret.unwrap_or(&blank));
+        let database = self.clients.at(id).who.database.clone();
+        let second = match found {
+            None => self.config.second_secret(&database, &user),
+            Some(_) => None,
+        };
         let (exchange, step) = ClientLogin::start(&ClientLoginSetup {
             method,
             user: &user,
             secret,
+            second,
             iterations: self.config.globals.scram_iterations,
             salt_key: self.keys.salts(),
             md5_salt,
@@ -182,7 +195,7 @@ impl Pooler {
     fn exchange(&mut self, id: ClientId) -> Option<(&mut ClientLogin, &mut Option<Arc<()>>)> {
         match &mut self.login(id)?.proof {
             Proof::Exchange { exchange, deriving } => Some((exchange, deriving)),
-            Proof::Peer(_) | Proof::Authority { .. } => None,
+            Proof::Peer(_) | Proof::Authority { .. } | Proof::Oauth { .. } => None,
         }
     }
 
@@ -250,7 +263,6 @@ impl Pooler {
     /// The client has sent its password. Asks the directory or PAM to check it.
     fn ask_authority(&mut self, id: ClientId, body: &[u8], out: &mut Out) {
         let client = self.clients.at_mut(id);
-        let (user, remote) = (client.who.user.clone(), client.ends.remote.clone());
         let login = gone!(client.login_mut());
         let Proof::Authority {
             authority,
@@ -276,35 +288,131 @@ impl Pooler {
         };
         let lent = Arc::downgrade(&given);
         *password = Some(given);
+        self.ask_to_check(id, authority, lent, out);
+    }
+
+    /// Asks an authority to check a password or token.
+    fn ask_to_check(
+        &mut self,
+        id: ClientId,
+        authority: Arc<Authority>,
+        password: Weak<Secret>,
+        out: &mut Out,
+    ) {
+        let client = self.clients.at(id);
+        let (who, remote) = (client.who.clone(), client.ends.remote.clone());
         let question = |ticket| Question::CheckPassword {
             ticket,
             authority,
-            user,
-            password: lent,
+            user: who.user.clone(),
+            database: who.database.clone(),
+            password,
             remote,
         };
         self.ask(Asker::Client(id), question, out);
+    }
+
+    /// Asks a client for a token, unless others could read it on its way.
+    fn ask_for_token(
+        &mut self,
+        id: ClientId,
+        authority: Arc<Authority>,
+        rules: &TokenRules,
+        out: &mut Out,
+    ) {
+        let client = self.clients.at_mut(id);
+        if token::is_in_the_open(client) {
+            return self.disconnect(id, Fault::LoginFailed(TOKEN_IN_CLEAR), out);
+        }
+        let (proof, request) = token::begin(authority, rules);
+        client.proves(LoginAttempt { proof, found: None });
+        self.login_step(id, LoginStep::Reply(request), out);
+        // The client may have sent bytes after the start-up packet.
+        self.login_bytes(id, b"", out);
+    }
+
+    /// A client has sent a message of OAUTHBEARER.
+    fn oauth_message(&mut self, id: ClientId, body: &[u8], out: &mut Out) {
+        let login = gone!(self.login(id));
+        let Proof::Oauth {
+            exchange,
+            authority,
+            token,
+        } = &mut login.proof
+        else {
+            return;
+        };
+        match exchange.answer(body) {
+            OauthStep::Reply(request) => self.login_step(id, LoginStep::Reply(request), out),
+            OauthStep::Check(shown) => {
+                let (authority, shown) = (authority.clone(), Arc::new(shown));
+                let lent = Arc::downgrade(&shown);
+                *token = Some(shown);
+                self.ask_to_check(id, authority, lent, out);
+            }
+            OauthStep::Discovered => {
+                let text = "the client has asked where tokens come from";
+                self.note_client(Level::Noise, id, text, out);
+                self.disconnect(id, Fault::TokenWanted, out);
+            }
+            OauthStep::Refuse(refusal) => self.login_step(id, LoginStep::Refuse(refusal), out),
+        }
+    }
+
+    /// A client's token was checked.
+    fn token_checked(
+        &mut self,
+        id: ClientId,
+        rules: &TokenRules,
+        verdict: Result<Verified, String>,
+        out: &mut Out,
+    ) {
+        let user = self.clients.at(id).who.user.clone();
+        let why = match token::judge(rules, verdict, &user) {
+            Ok(line) => {
+                self.note_client(Level::Log, id, &line, out);
+                // A token is no password for PostgreSQL.
+                return self.logged_in(id, None, None, out);
+            }
+            Err(why) => why,
+        };
+        let login = gone!(self.login(id));
+        if let Proof::Oauth { exchange, .. } = &mut login.proof {
+            // The log has the reason once the client has confirmed the refusal.
+            let request = exchange.refused(why);
+            self.login_step(id, LoginStep::Reply(request), out);
+            return self.login_bytes(id, b"", out);
+        }
+        self.note_client(Level::Warning, id, &why, out);
+        self.disconnect(id, Fault::LoginFailed(JWT_FAILED), out);
     }
 
     /// The directory or PAM has checked a client's password.
     pub(crate) fn password_checked(
         &mut self,
         id: ClientId,
-        verdict: Result<(), String>,
+        verdict: Result<Verified, String>,
         out: &mut Out,
     ) {
         let Some(login) = self.login(id) else { return };
-        let Proof::Authority {
-            authority,
-            password,
-        } = &mut login.proof
-        else {
-            return;
+        let (authority, password) = match &mut login.proof {
+            Proof::Authority {
+                authority,
+                password,
+            } => (authority.clone(), password),
+            Proof::Oauth {
+                authority, token, ..
+            } => (authority.clone(), token),
+            Proof::Exchange { .. } | Proof::Peer(_) => return,
         };
+        if let Authority::Token(rules) = &*authority {
+            *password = None;
+            return self.token_checked(id, rules, verdict, out);
+        }
         let (failed, password) = (authority.failed(), password.take());
         match verdict {
             // Howdah also uses the password to log in to PostgreSQL.
-            Ok(()) => self.logged_in(id, None, password.map(Arc::unwrap_or_clone), out),
+            Ok(_) => self.logged_in(id, None, password.map(Arc::unwrap_or_clone), out),
             Err(why) => {
                 self.note_client(Level::Warning, id, &why, out);
                 self.disconnect(id, Fault::LoginFailed(failed), out);
@@ -318,6 +426,12 @@ impl Pooler {
             .is_some_and(|login| matches!(login.proof, Proof::Authority { .. }))
         {
             return self.ask_authority(id, body, out);
+        }
+        if self
+            .login(id)
+            .is_some_and(|login| matches!(login.proof, Proof::Oauth { .. }))
+        {
+            return self.oauth_message(id, body, out);
         }
         if let Some((exchange, _)) = self.exchange(id) {
             let step = exchange.answer(body);

@@ -17,6 +17,7 @@ pub mod placement;
 pub mod startup;
 pub mod state;
 mod times;
+mod token;
 
 pub use state::ClientState;
 use times::ClientTimes;

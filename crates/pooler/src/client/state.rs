@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use crate::auth::oauthbearer;
+use crate::auth::oauthbearer::OauthLogin;
 use crate::auth::{ClientLogin, Secret};
 use crate::config::{Authority, IdentMap};
 use crate::console::session::ConsoleSession;
 use crate::ids::{ServerId, WorkerId};
 use crate::limits;
 use crate::pool::key::PoolId;
+use howdah_wire::frame::HEADER;
 
 /// The state of a client.
 #[derive(Debug)]
@@ -81,6 +84,15 @@ pub enum Proof {
         /// The client's password, while it is checked. Howdah holds the client's bytes meanwhile.
         password: Option<Arc<Secret>>,
     },
+    /// By a token that the client shows by OAUTHBEARER.
+    Oauth {
+        /// The exchange so far.
+        exchange: Box<OauthLogin>,
+        /// Whose rules the token is checked by.
+        authority: Arc<Authority>,
+        /// The token, while it is checked. Howdah holds the client's bytes meanwhile.
+        token: Option<Arc<Secret>>,
+    },
 }
 
 impl LoginAttempt {
@@ -88,6 +100,7 @@ impl LoginAttempt {
     pub(super) fn longest(&self) -> usize {
         match &self.proof {
             Proof::Exchange { exchange, .. } if !exchange.takes_password() => limits::PROOF,
+            Proof::Oauth { .. } => HEADER + oauthbearer::LONGEST,
             _ => limits::PASSWORD_PACKET,
         }
     }
@@ -98,6 +111,7 @@ impl LoginAttempt {
             Proof::Exchange { deriving, .. } => deriving.is_none(),
             Proof::Peer(_) => false,
             Proof::Authority { password, .. } => password.is_none(),
+            Proof::Oauth { token, .. } => token.is_none(),
         }
     }
 }

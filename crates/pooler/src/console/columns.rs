@@ -43,6 +43,15 @@ impl Show {
             Show::PeerPools => PEER_POOLS,
             Show::Pools => &POOLS,
             Show::PoolsExtended => POOLS_EXTENDED,
+            Show::Secrets => &[
+                ("source", 's'),
+                ("used_by", 's'),
+                ("age", 'q'),
+                ("expires", 'q'),
+                ("generation", 'q'),
+                ("logins", 'q'),
+                ("last_error", 's'),
+            ],
             Show::Settings => &[
                 ("name", 's'),
                 ("entry", 's'),
@@ -488,6 +497,8 @@ pub enum Show {
     PoolsExtended,
     /// The queries that take the most.
     Queries,
+    /// Where secrets come from.
+    Secrets,
     /// Servers.
     Servers,
     /// Servers, with Howdah's columns.
@@ -549,6 +560,7 @@ impl Show {
             "pools" => Show::Pools,
             "pools_extended" => Show::PoolsExtended,
             "queries" => Show::Queries,
+            "secrets" => Show::Secrets,
             "servers" => Show::Servers,
             "servers_extended" => Show::ServersExtended,
             "settings" => Show::Settings,
@@ -586,6 +598,7 @@ impl Show {
             | Show::DnsHosts
             | Show::DnsZones
             | Show::Peers
+            | Show::Secrets
             | Show::Settings
             | Show::State
             | Show::Version => None,

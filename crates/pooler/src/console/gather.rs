@@ -181,6 +181,7 @@ impl Pooler {
                 handshakes: self.handshakes,
                 ends: self.config.tls.ends,
             },
+            secrets: self.config.fetched.told(self.now.0),
             window: self.now.0.saturating_sub(self.janitor.older_stats_at().0),
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use howdah_shard::{Catalogue, RefusalReason};
 
 use crate::account::KeptFor;
-use crate::config::{Database, HostPort, PoolMode, ShardMap};
+use crate::config::{Database, HostPort, PoolMode, SecretsTold, ShardMap};
 use crate::console::rows::Row;
 use crate::errors::{ErrorCounts, NotLetIn};
 use crate::ids::{Time, WorkerId};
@@ -277,6 +277,8 @@ pub struct Holdings {
     pub not_let_in: NotLetIn,
     /// The state of TLS.
     pub tls: TlsTold,
+    /// The state of sources of secrets.
+    pub secrets: SecretsTold,
 }
 
 /// A client, in the form for people.

@@ -17,6 +17,7 @@ pub mod prepared;
 pub mod report;
 pub mod roles;
 pub mod rows;
+mod secrets;
 pub mod sentence;
 pub mod serve;
 pub mod session;

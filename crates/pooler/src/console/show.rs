@@ -7,6 +7,7 @@ use super::command::has_host_list;
 use super::lines::{show_holders, show_verdicts};
 use super::roles::show_hosts;
 use super::rows::{Row, ShowTable, date_time, number, text};
+use super::secrets::show_secrets;
 use super::shards::{show_checks, show_tables};
 use super::statistics::{of_databases, show_queries, show_totals};
 use super::{VERSION, hosts};
@@ -63,6 +64,7 @@ impl Pooler {
             Show::Peers => self.show_peers(),
             Show::PeerPools => show_peer_pools(&holdings),
             Show::Pools | Show::PoolsExtended => show_pools(&holdings),
+            Show::Secrets => show_secrets(&self.config, self.now),
             Show::Settings => self.show_settings(),
             Show::State => self.show_state(),
             Show::Stats => of_databases(&holdings, |counts| {

@@ -47,6 +47,7 @@ impl Fault {
         let Case { user, database, .. } = case;
         match self {
             LoginFailed(why) => told_of_login(why, case),
+            TokenWanted => told_of_login(auth::oauthbearer::OAUTH_FAILED, case),
             NoSuchUser => format!("{} for user \"{user}\"", auth::PASSWORD_FAILED),
             NoDatabase(name) => format!("database \"{name}\" does not exist"),
             NotAllowed => format!("permission denied for database \"{database}\""),
@@ -200,7 +201,11 @@ fn told_of_login(why: &str, case: &Case<'_>) -> String {
         auth::PASSWORD_FAILED | auth::SASL_FAILED => {
             format!("{} for user \"{user}\"", auth::PASSWORD_FAILED)
         }
-        auth::LDAP_FAILED | auth::PAM_FAILED | auth::CERT_FAILED => {
+        auth::LDAP_FAILED
+        | auth::PAM_FAILED
+        | auth::CERT_FAILED
+        | auth::oauthbearer::OAUTH_FAILED
+        | auth::oauthbearer::JWT_FAILED => {
             format!("{why} for user \"{user}\"")
         }
         auth::PEER_FAILED => format!("Peer authentication failed for user \"{user}\""),

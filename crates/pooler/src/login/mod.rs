@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::Seeded;
 use crate::account::Allowance;
-use crate::config::PoolMode;
+use crate::config::{Config, PoolMode};
 use crate::effect::VolatileNames;
 use crate::errors::ErrorCounts;
 use crate::event::Time;
@@ -220,6 +220,16 @@ impl Login {
     #[inline]
     pub fn volatile(&self) -> Option<&VolatileNames> {
         self.reads.volatile()
+    }
+
+    /// The configured secrets may have other values. Servers that have logged in stay.
+    pub(crate) fn relist(&mut self, config: &Config) {
+        let database = &self.terms.database;
+        let listed = config.listed(&database.name, database.server_user(&self.key.user));
+        let listed = listed.flatten();
+        if listed != self.terms.listed.as_ref() {
+            self.terms.listed = listed.cloned();
+        }
     }
 
     /// A reload brings new settings.

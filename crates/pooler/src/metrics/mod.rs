@@ -13,6 +13,7 @@ mod table;
 mod tests;
 mod text;
 mod verdict;
+mod words;
 
 pub use json::page;
 pub use memory::Memory;

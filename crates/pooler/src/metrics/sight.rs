@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::client::Client;
-use crate::config::PoolMode;
+use crate::config::{PoolMode, SecretsTold};
 use crate::console::holdings::{Holder, Holdings, PoolShare, States, WaiterRow};
 use crate::console::host_sight::HostSight;
 use crate::console::sharded_sight::ShardedSight;
@@ -268,6 +268,8 @@ pub struct Sight {
     pub suspended: bool,
     /// TLS.
     pub tls: TlsTold,
+    /// The state of sources of secrets.
+    pub secrets: SecretsTold,
     /// The last minutes, oldest first.
     pub history: Vec<Point>,
     /// The hosts of placed databases.
@@ -319,6 +321,7 @@ impl Sight {
             sight.paused |= holding.paused;
             sight.suspended |= holding.suspended;
             sight.tls.ends = holding.tls.ends;
+            sight.secrets = holding.secrets;
             for (sum, part) in sight.tls.handshakes.iter_mut().zip(holding.tls.handshakes) {
                 sum.add(&part);
             }

@@ -5,13 +5,13 @@ use std::fmt::Write;
 
 use super::sight::{Levels, PoolSight, Sight, WorkerSight};
 use crate::console::holdings::ShardFigures;
+use super::words::{ByWord, by_word, handshakes, told, truth};
 use crate::console::host_sight::HostSight;
 use crate::console::sharded_sight::ShardedSight;
 use crate::errors::{ErrorCounts, LOGIN_FAILURES, REFUSALS};
 use crate::pool::Reason;
 use crate::session::PIN_REASONS;
 use crate::times::Histogram;
-use crate::tls::Handshakes;
 
 /// The version in `howdah_info`.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -33,9 +33,6 @@ impl MetricKind {
         }
     }
 }
-
-/// Values by an additional label.
-pub(super) type ByWord = Vec<(&'static str, f64)>;
 
 /// The source of a metric's values, and the metric's labels.
 pub(super) enum MetricSource {
@@ -103,29 +100,6 @@ const fn times(
         MetricSource::Times(source),
         help,
     )
-}
-
-fn truth(is: bool) -> f64 {
-    f64::from(u8::from(is))
-}
-
-fn handshakes(counts: &Handshakes) -> ByWord {
-    vec![
-        ("full", counts.full as f64),
-        ("resumed", counts.resumed as f64),
-        ("failed", counts.failed as f64),
-    ]
-}
-
-fn by_word(words: &[&'static str], counts: &[u64]) -> ByWord {
-    let counts = counts.iter().map(|count| *count as f64);
-    words.iter().copied().zip(counts).collect()
-}
-
-/// Counts, without those that are 0: most pools have none of them.
-fn told(counts: impl Iterator<Item = (&'static str, u64)>) -> ByWord {
-    let counts = counts.filter(|(_, count)| *count > 0);
-    counts.map(|(word, count)| (word, count as f64)).collect()
 }
 
 pub(super) static METRICS: &[Metric] = &[
@@ -244,6 +218,32 @@ pub(super) static METRICS: &[Metric] = &[
                 .collect()
         }),
         "When the certificate of this setting expires, in seconds since 1970.",
+    ),
+    metric(
+        "howdah_secret_fetches_total",
+        Counter,
+        ProcessBy("result", |s| {
+            by_word(&["value", "failure"], &s.secrets.calls)
+        }),
+        "Answers of sources of secrets: a value, or a failure. Files count when their text has changed.",
+    ),
+    metric(
+        "howdah_secret_expires_in_seconds",
+        Gauge,
+        ProcessBy("which", |s| {
+            let least = s.secrets.expires_in.map(|left| ("first", left));
+            least.into_iter().collect()
+        }),
+        "When the first of the fetched secrets ends, from now on. 0: it has ended.",
+    ),
+    metric(
+        "howdah_secret_life_left_ratio",
+        Gauge,
+        ProcessBy("which", |s| {
+            let least = s.secrets.life_left.map(|left| ("least", left));
+            least.into_iter().collect()
+        }),
+        "The least part of its life that a fetched secret has left. New ones are fetched at a fifth.",
     ),
     metric(
         "howdah_late_samples_total",

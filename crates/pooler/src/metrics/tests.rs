@@ -75,6 +75,7 @@ fn holdings(worker: u16, pools: Vec<PoolShare>) -> Holdings {
         suspended: false,
         not_let_in: Default::default(),
         tls: Default::default(),
+        secrets: Default::default(),
     }
 }
 

@@ -52,6 +52,7 @@ fn of_pool(pool: &PoolSight) -> Option<String> {
         Reason::Suspended => "the pooler is suspended, or a successor takes over".into(),
         Reason::NoHost(why) => why.clone(),
         Reason::LoginFailed(why) => format!("PostgreSQL lets no server in: {why}"),
+        Reason::Secret(why) => format!("the servers have no password that works: {why}"),
         Reason::Unreachable(why) => format!("PostgreSQL is unreachable: {why}"),
         Reason::ServerLogin => {
             "servers are being opened: if this lasts, PostgreSQL is slow to let them in".into()

@@ -22,6 +22,18 @@ pub struct Failure {
     pub text: String,
     /// Nobody listens at the host's port or socket, or no host is set.
     pub nobody: bool,
+    /// The next value of the source of the servers' password may end the failure.
+    pub secret: Option<SecretWait>,
+}
+
+/// What a pool knows of the source of its servers' password. The number is that of the value that was
+/// refused, or has ended; 0 for none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SecretWait {
+    /// A call of the source is under way: clients wait for its end.
+    Awaits(u64),
+    /// The source has failed, or the other of two passwords is tried.
+    Lacks(u64),
 }
 
 impl Failure {
@@ -40,6 +52,7 @@ impl Failure {
             sqlstate: sqlstate.to_string(),
             text: text.to_string(),
             nobody: false,
+            secret: None,
         };
         let pause = if failure.is_absent() {
             let goes_on = |last: &&Failure| last.is_absent() && at.0 < last.until.0 + retry;
@@ -56,6 +69,34 @@ impl Failure {
         self.until.0 - self.at.0
     }
 
+    /// The failure ends with the next value of a source, or at `until`. `sqlstate` is PostgreSQL's
+    /// refusal, if that began the wait.
+    pub(crate) fn awaits_secret(&mut self, wait: SecretWait, until: Time, sqlstate: Option<&str>) {
+        self.secret = Some(wait);
+        if let SecretWait::Awaits(_) = wait {
+            self.until = until;
+        }
+        if let Some(sqlstate) = sqlstate {
+            sqlstate.clone_into(&mut self.sqlstate);
+        }
+    }
+
+    /// The source that was waited for has failed.
+    pub(crate) fn secret_fails(&mut self, text: &str, now: Time) {
+        let generation = match self.secret {
+            Some(SecretWait::Awaits(then) | SecretWait::Lacks(then)) => then,
+            None => 0,
+        };
+        self.secret = Some(SecretWait::Lacks(generation));
+        text.clone_into(&mut self.text);
+        self.until = now;
+    }
+
+    /// True if a call of the source of the servers' password is under way.
+    pub fn is_awaiting_secret(&self) -> bool {
+        matches!(self.secret, Some(SecretWait::Awaits(_)))
+    }
+
     /// True if the failure may pass without any change: PostgreSQL can be reached again, has
     /// started up, or has room.
     pub fn passes(&self) -> bool {
@@ -64,7 +105,7 @@ impl Failure {
 
     /// PostgreSQL can't be reached, or is starting up (57P03).
     pub fn is_absent(&self) -> bool {
-        self.is_unreachable() || self.sqlstate == "57P03"
+        self.is_unreachable() || self.sqlstate == "57P03" || self.secret.is_some()
     }
 
     /// No connection to PostgreSQL came about, or one was lost during the login (08006).

@@ -43,8 +43,9 @@ impl Pooler {
         }
         let pool = self.pools.at(pool_id);
         let failure = pool.failure.as_ref().filter(|_| !pool.awaits_room())?;
-        if pool.key.target != TargetName::Entry && failure.is_absent() {
-            // Clients wait for the next primary, or for the host.
+        let waits = pool.key.target != TargetName::Entry && failure.is_absent();
+        if waits || failure.is_awaiting_secret() {
+            // Clients wait for the next primary, or for the host; or for a password.
             return None;
         }
         let fails = self.backs_off(pool_id) && !self.has_usable_server(pool_id);

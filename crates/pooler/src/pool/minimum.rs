@@ -1,6 +1,7 @@
 //! `min_pool_size`: the servers that a pool has before clients need them.
 
 use crate::auth::Secret;
+use crate::config::ServerSecret;
 use crate::event::{Action, Out};
 use crate::mail::ToBroker;
 use crate::pool::key::{PoolId, Purpose};
@@ -61,7 +62,8 @@ impl Pooler {
         for database in config.databases.values() {
             let knows = |user: &&String| {
                 let secret = || config.server_secret(database, user);
-                !database.lends_secrets(user) || matches!(secret(), Some(Secret::Plain(_)))
+                !database.lends_secrets(user)
+                    || matches!(secret(), ServerSecret::Written(Some(Secret::Plain(_))))
             };
             let forced = database.forced_user.iter();
             for user in forced.chain(database.users.keys().filter(knows)) {

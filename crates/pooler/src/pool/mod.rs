@@ -46,6 +46,7 @@ use crate::event::{ClientId, Time, WorkerId};
 use crate::keyed::{HasKey, Keyed};
 use crate::login::key::LoginId;
 use crate::login::secrets::Secrets;
+use crate::pool::failure::SecretWait;
 use crate::pool::supply::HeldBy;
 
 /// One worker's share of a pool.
@@ -83,6 +84,8 @@ pub struct Pool {
     hosts_failed: u32,
     /// How many servers this worker may keep after a limit was lowered; else `u32::MAX`.
     pub(crate) keep: u32,
+    /// What refusals have shown of the servers' password.
+    secret_turn: Option<Box<SecretTurn>>,
     paused: bool,
     held: bool,
     /// The pool's listener, or a question about its database, waits for a released server.
@@ -123,6 +126,7 @@ impl Pool {
             awaits_room: false,
             hosts_failed: 0,
             keep: u32::MAX,
+            secret_turn: None,
             paused: false,
             held: false,
             proved,
@@ -254,6 +258,37 @@ impl Pool {
     pub(crate) fn login_succeeds(&mut self) {
         self.failure = None;
         self.hosts_failed = 0;
+    }
+
+    /// PostgreSQL has refused the servers' password at `now`. `has_other`: there is a second one, whose
+    /// turn it is then. False if another try was made after `since`.
+    pub(crate) fn turns_secret(&mut self, now: Time, since: Time, has_other: bool) -> bool {
+        let turn = self.secret_turn.get_or_insert_default();
+        if turn.retried.is_some_and(|at| at > since) {
+            return false;
+        }
+        turn.retried = Some(now);
+        turn.other ^= has_other;
+        true
+    }
+
+    /// The failure ends with the next value of a source ([`Failure::awaits_secret`]).
+    pub(crate) fn awaits_secret(&mut self, wait: SecretWait, until: Time, sqlstate: Option<&str>) {
+        if let Some(failure) = &mut self.failure {
+            failure.awaits_secret(wait, until, sqlstate);
+        }
+    }
+
+    /// The source that was waited for has failed.
+    pub(crate) fn secret_fails(&mut self, text: &str, now: Time) {
+        if let Some(failure) = &mut self.failure {
+            failure.secret_fails(text, now);
+        }
+    }
+
+    /// True if servers log in with the second of two passwords.
+    pub(crate) fn takes_second_secret(&self) -> bool {
+        self.secret_turn.as_ref().is_some_and(|turn| turn.other)
     }
 
     /// A server has logged in, here or on another worker.
@@ -424,6 +459,15 @@ struct ServerCounts {
     connecting: u32,
     /// Under test: each serves a waiting client afterwards.
     testing: u32,
+}
+
+/// A pool's logins after a refusal.
+#[derive(Debug, Default)]
+struct SecretTurn {
+    /// Servers log in with the second of two passwords.
+    other: bool,
+    /// When a refused login was last tried again.
+    retried: Option<Time>,
 }
 
 /// What a pool and the Broker have told each other.

@@ -18,6 +18,8 @@ pub enum Reason {
     LoginFailed(String),
     /// The catalogues of a sharded database's shards are being read.
     Catalogue,
+    /// The servers' password is awaited from its source, or the source fails, with what is known.
+    Secret(String),
     /// A limit is reached.
     HeldBy(HeldBy),
     /// A server is connecting or logging in.
@@ -32,13 +34,14 @@ pub enum Reason {
 
 impl Reason {
     /// The words of all reasons, for a page that lists them.
-    pub const WORDS: [&str; 16] = [
+    pub const WORDS: [&str; 17] = [
         "paused",
         "suspended",
         "no_host",
         "unreachable",
         "login_failed",
         "catalogue",
+        "secret",
         "pool_full",
         "database_full",
         "user_full",
@@ -52,7 +55,7 @@ impl Reason {
     ];
 
     /// An example of each reason, for a page that explains them.
-    pub fn all() -> [Reason; 16] {
+    pub fn all() -> [Reason; 17] {
         [
             Reason::Paused,
             Reason::Suspended,
@@ -60,6 +63,7 @@ impl Reason {
             Reason::Unreachable("(the error)".into()),
             Reason::LoginFailed("(PostgreSQL's words)".into()),
             Reason::Catalogue,
+            Reason::Secret("(the source, and its error)".into()),
             Reason::HeldBy(HeldBy::Pool),
             Reason::HeldBy(HeldBy::DATABASE),
             Reason::HeldBy(HeldBy::USER),
@@ -82,6 +86,7 @@ impl Reason {
             Reason::Unreachable(_) => "unreachable",
             Reason::LoginFailed(_) => "login_failed",
             Reason::Catalogue => "catalogue",
+            Reason::Secret(_) => "secret",
             Reason::HeldBy(HeldBy::Pool) => "pool_full",
             Reason::HeldBy(HeldBy::DATABASE) => "database_full",
             Reason::HeldBy(HeldBy::USER) => "user_full",
@@ -104,6 +109,7 @@ impl Reason {
             Reason::Unreachable(why) => format!("PostgreSQL can't be reached: {why}"),
             Reason::LoginFailed(why) => format!("the last login to PostgreSQL failed: {why}"),
             Reason::Catalogue => "the catalogues of the shards are being read".into(),
+            Reason::Secret(why) => format!("the servers' password is awaited: {why}"),
             Reason::HeldBy(HeldBy::Pool) => "all servers of the pool are in use (pool_size)".into(),
             Reason::HeldBy(HeldBy::Logins) => {
                 "the host has as many logins under way as it may have (max_host_logins)".into()

@@ -84,7 +84,9 @@ impl Pooler {
             return Reason::Suspended;
         }
         if let Some(failure) = &pool.failure {
-            return if failure.is_absent() && pool.key.target != TargetName::Entry {
+            return if failure.secret.is_some() {
+                Reason::Secret(failure.text.clone())
+            } else if failure.is_absent() && pool.key.target != TargetName::Entry {
                 let login = self.logins.at(pool.login);
                 Reason::NoHost(self.why_no_host(&login.terms.database))
             } else if failure.is_unreachable() {

@@ -10,11 +10,13 @@ use crate::config::Host;
 use crate::event::{Action, Address, ClientId, Close, Ends, Out, Question, ServerId, Unreached};
 use crate::mail::ToBroker;
 use crate::note::Level;
+use crate::pool::failure::SecretWait;
 use crate::pool::key::Purpose;
 use crate::pool::key::{PoolId, PoolKey};
 use crate::pool::target::HostPort;
 use crate::pooler::{Asker, Pooler};
 use crate::server::ServerState;
+use crate::server::secret::LackedSecret;
 
 impl Pooler {
     /// Opens a server. The Broker has granted a permit, and perhaps counts the login at a host; the
@@ -40,6 +42,9 @@ impl Pooler {
             ..Server::blank((login, pool_id), connection, seeded, now)
         });
         self.watch_server(id);
+        if let Some(lacked) = self.lacks_secret(pool_id) {
+            return self.no_secret(id, lacked, out);
+        }
         let Some(HostPort { host, port }) = host else {
             self.never_connected(id, "connect failed", "no host, no unix_socket_dir", out);
             return self.nobody_is_there(pool_id);
@@ -60,6 +65,21 @@ impl Pooler {
                 self.ask(Asker::Server(id), question, out);
             }
         }
+    }
+
+    /// Ends a server whose password is not there. While its source is asked for the first time, that is
+    /// no news.
+    fn no_secret(&mut self, id: ServerId, lacked: LackedSecret, out: &mut Out) {
+        const WHY: &str = "no password for the server";
+        let pool = self.servers.at(id).pool;
+        if let SecretWait::Awaits(_) = lacked.wait {
+            self.login_failed(id, "08006", &format!("{WHY}: {}", lacked.why), out);
+            self.server_gone(id, out);
+        } else {
+            self.never_connected(id, WHY, &lacked.why, out);
+            self.nobody_is_there(pool);
+        }
+        self.awaits_secret(pool, lacked.wait, None);
     }
 
     /// Reserves a new server for the oldest waiting client, if that client wants replication.

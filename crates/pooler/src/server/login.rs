@@ -12,7 +12,7 @@ use crate::auth::{
     Derivation, LoginRefusal, LoginStep, Secret, ServerLogin, ServerLoginSetup, ServerStep,
 };
 use crate::client::Replication;
-use crate::config::{Config, Parameters};
+use crate::config::{Config, Parameters, SecretSource};
 use crate::event::{Close, Out, Peer, Question, ServerId};
 use crate::login::secrets::Secrets;
 use crate::login::{Login, Parameter, Welcome};
@@ -21,6 +21,7 @@ use crate::params::Params;
 use crate::pool::Purpose;
 use crate::pool::room::has_no_room;
 use crate::pooler::{Asker, Pooler};
+use crate::server::secret::LoginSecret;
 use crate::server::state::{ServerAttempt, ServerState};
 use crate::{limits, place, standby};
 
@@ -29,7 +30,7 @@ impl Pooler {
     pub(crate) fn begin_server_login(&mut self, id: ServerId, out: &mut Out) {
         let mut nonce = [0; 18];
         self.random.fill_bytes(&mut nonce);
-        let server = self.servers.at_mut(id);
+        let server = self.servers.at(id);
         let of = self.logins.at(server.login);
         let pool = self.pools.at(server.pool);
         let shown = if matches!(pool.key.purpose, Purpose::Clients | Purpose::Catalogue) {
@@ -46,20 +47,45 @@ impl Pooler {
         } else {
             database.server_user(pooled)
         };
-        let (secret, keys) = if own {
-            (Self::secret_of(&self.config, of, shown), shown.keys.clone())
-        } else if database.lends_secrets(pooled) {
-            let listed = of.terms.listed.clone();
-            (shown.found.clone().or(listed), shown.keys.clone())
-        } else {
-            (self.config.server_secret(database, pooled), None)
+        let listed = match pool.takes_second_secret() {
+            true => self.second_of(server.pool).or(of.terms.listed.as_ref()),
+            false => of.terms.listed.as_ref(),
         };
+        let is_forced = database.forced_user.as_deref() == Some(pooled);
+        let (secret, keys) = if own && !(is_forced && database.password_source(pooled).is_some()) {
+            let secret = Self::secret_of(&self.config, of, shown);
+            (Ok(LoginSecret::of(secret)), shown.keys.clone())
+        } else if !own && database.lends_secrets(pooled) {
+            let secret = shown.found.as_ref().or(listed).cloned();
+            (Ok(LoginSecret::of(secret)), shown.keys.clone())
+        } else {
+            (self.login_secret(id), None)
+        };
+        let LoginSecret {
+            secret,
+            user: own_user,
+            fetched,
+        } = match secret {
+            Ok(secret) => secret,
+            Err(why) => {
+                self.note_server(Level::Warning, id, &why, out);
+                self.login_failed(id, "08006", &why, out);
+                return self.close_server(id, "no password", Close::Abort, out);
+            }
+        };
+        let user = own_user.as_deref().unwrap_or(user);
+        // A file's password is as good as one in the configuration.
+        let is_token = fetched
+            .as_ref()
+            .is_some_and(|(source, _)| !matches!(source, SecretSource::File(_)));
+        let in_clear = !is_token || self.may_send_in_clear(id);
         let scopes = self.config.scopes(Some(database), None);
         let tls = server.connection.tls.as_ref();
         let exchange = ServerLogin::new(ServerLoginSetup {
             user,
             secret,
             keys,
+            in_clear,
             nonce: &nonce,
             binding: tls.and_then(|tls| tls.binding.as_deref()),
             channel_binding: scopes.channel_binding(),
@@ -71,7 +97,9 @@ impl Pooler {
             proven: false,
             parameters: Vec::new(),
             size: 0,
+            fetched,
         };
+        let server = self.servers.at_mut(id);
         server.logs_in(login, Params::unknown(&self.shared.tracked));
         let dbname = match self.pools.at(server.pool).key.purpose {
             Purpose::Checks => &self.config.globals.host_check_dbname,
@@ -296,7 +324,9 @@ impl Pooler {
         if sqlstate == "57P03" {
             self.host_is_down(id, &text, out);
         }
-        self.login_failed(id, &sqlstate, &text, out);
+        if !self.tries_other_secret(id, (&sqlstate, &text), out) {
+            self.login_failed(id, &sqlstate, &text, out);
+        }
         // As in PgBouncer's log. 57P03 is temporary.
         let why = if sqlstate == "57P03" {
             "login failed"
@@ -310,8 +340,10 @@ impl Pooler {
         let server = self.servers.at_mut(id);
         let login = gone!(server.login_mut());
         let parameters = std::mem::take(&mut login.parameters);
+        let fetched = login.fetched.take();
         let tracked = server.session.params.clone();
         server.tells_standby(standby::among(&parameters));
+        self.secret_served(fetched.as_ref());
         if !self.host_serves(id, out) {
             return;
         }

@@ -18,6 +18,7 @@ mod lost;
 pub mod own;
 mod parcel;
 mod rest;
+mod secret;
 pub mod secure;
 pub mod state;
 pub mod task;

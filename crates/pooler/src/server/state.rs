@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::auth::ServerLogin;
 use crate::cancel::errand::Errand;
+use crate::config::SecretSource;
 use crate::ids::{ClientId, WorkerId};
 use crate::known::Lookup;
 use crate::login::key::{Parameter, Welcome};
@@ -90,6 +91,8 @@ pub struct ServerAttempt {
     pub(super) parameters: Vec<Parameter>,
     /// The size of `parameters`, in bytes.
     pub(super) size: usize,
+    /// The source of the password, and which of its values it is.
+    pub(super) fetched: Option<(SecretSource, u64)>,
 }
 
 impl std::fmt::Debug for ServerAttempt {

@@ -343,7 +343,7 @@ impl World {
                 if password.upgrade().is_none() {
                     writeln!(self.log, "nobody waits for that").unwrap();
                 }
-                let verdict = (verdict == "yes").then_some(()).ok_or("no".into());
+                let verdict = (verdict == "yes").then(Default::default).ok_or("no".into());
                 Answer::PasswordChecked(*ticket, verdict)
             }
             (Asked::Reload(ticket), _) => Answer::Reloaded(*ticket, Ok(())),

@@ -318,6 +318,7 @@ fn password(method: Method, text: &str) -> Result<(), String> {
 fn answer(method: Method, body: &[u8]) -> Result<(), String> {
     let secret = Secret::Plain("secret".into());
     let (mut login, _) = ClientLogin::start(&ClientLoginSetup {
+        second: None,
         method,
         user: "u",
         secret: Some(&secret),

@@ -1,0 +1,225 @@
+//! A program that prints a password: alone, or as JSON with `password`, `user` and `expires_at`.
+//!
+//! The program is run without a shell, with descriptors 0 to 2 alone, in a process group of its own, which
+//! is killed after a time limit. What it prints is never logged; of its errors, the last line is.
+
+use std::os::unix::fs::MetadataExt;
+use std::process::Stdio;
+use std::time::Duration;
+
+use howdah_daemon::driver::socket::close_on_exec;
+use howdah_pooler::auth::Secret;
+use howdah_pooler::auth::secret::wipe;
+use howdah_pooler::config::FetchedValue;
+use howdah_pooler::sources::SourceAnswer;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::{Pid, geteuid};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, Command};
+
+use super::file::password;
+use crate::log;
+use crate::reload::now;
+
+/// How long a program may run.
+const LIMIT: Duration = Duration::from_secs(10);
+/// The most that a program may print, in bytes.
+const LONGEST: usize = 65_536;
+/// How much of the last line of errors the log shows, in characters.
+const SHOWN: usize = 200;
+
+/// Runs a program, and reads what it prints.
+///
+/// # Errors
+/// Why there is no password. No part of the output is in it.
+pub async fn run(words: &[String]) -> Result<SourceAnswer, String> {
+    let (program, arguments) = words.split_first().ok_or("there is no command")?;
+    may_run(program)?;
+    close_on_exec();
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .map_err(|why| format!("it can't be run: {}", log::text(&why)))?;
+    let group = child.id().and_then(|id| i32::try_from(id).ok());
+    let ended = tokio::time::timeout(LIMIT, output(&mut child)).await;
+    if !matches!(ended, Ok(Ok(_)))
+        && let Some(group) = group
+    {
+        // Its children, too.
+        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+        let _ = child.wait().await;
+    }
+    let limit = LIMIT.as_secs();
+    let printed = ended.map_err(|_| format!("it was killed after {limit} seconds"))??;
+    read(printed)
+}
+
+/// Whether a program may be run: only root and Howdah's user may have the power to change it.
+fn may_run(program: &str) -> Result<(), String> {
+    let file = std::fs::metadata(program).map_err(|why| log::text(&why))?;
+    writers(&file, &[geteuid().as_raw()])
+        .map_or(Ok(()), |who| Err(format!("{who} may change the program")))
+}
+
+/// Who may change a file besides root and some users; `None`: nobody.
+pub fn writers(file: &std::fs::Metadata, users: &[u32]) -> Option<&'static str> {
+    match (file.uid(), file.mode()) {
+        (owner, _) if owner != 0 && !users.contains(&owner) => {
+            Some("another user than root and Howdah's own")
+        }
+        (_, mode) if mode & 0o002 != 0 => Some("everybody"),
+        (_, mode) if mode & 0o020 != 0 && file.gid() != 0 => Some("a group"),
+        _ => None,
+    }
+}
+
+/// What a program prints.
+async fn output(child: &mut Child) -> Result<Vec<u8>, String> {
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let (printed, errors) = tokio::join!(all(stdout), last(stderr));
+    let printed = printed?;
+    let status = child.wait().await.map_err(|why| log::text(&why))?;
+    if status.success() {
+        return Ok(printed);
+    }
+    let errors = match errors.is_empty() {
+        true => String::new(),
+        false => format!(": {errors}"),
+    };
+    Err(format!("{status}{errors}"))
+}
+
+/// All bytes of a stream, up to a limit.
+async fn all(stream: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let Some(stream) = stream else {
+        return Ok(bytes);
+    };
+    let read = stream
+        .take(LONGEST as u64 + 1)
+        .read_to_end(&mut bytes)
+        .await;
+    read.map_err(|why| log::text(&why))?;
+    match bytes.len() > LONGEST {
+        true => Err("it prints more than 64 KB".into()),
+        false => Ok(bytes),
+    }
+}
+
+/// The last line of a stream, fit for the log.
+async fn last(stream: Option<impl AsyncRead + Unpin>) -> String {
+    let Some(mut stream) = stream else {
+        return String::new();
+    };
+    let (mut end, mut block) = (Vec::new(), [0; 4096]);
+    while let Ok(count @ 1..) = stream.read(&mut block).await {
+        end.extend_from_slice(&block[..count]);
+        let far = end.len().saturating_sub(block.len());
+        end.drain(..far);
+    }
+    let text = String::from_utf8_lossy(&end);
+    let line = text.trim_end().lines().last().unwrap_or_default();
+    let shown: String = line.chars().take(SHOWN).collect();
+    shown.escape_debug().to_string()
+}
+
+/// The password in what a program has printed.
+fn read(printed: Vec<u8>) -> Result<SourceAnswer, String> {
+    let mut text = String::from_utf8(printed).map_err(|_| "what it prints is not UTF-8")?;
+    if text.trim_start().starts_with('{') {
+        let answer = read_json(&text, now());
+        wipe(&mut text);
+        return answer;
+    }
+    let secret = password(text).map_err(|_| "it prints no password")?;
+    if secret.text().contains('\n') {
+        return Err("it prints several lines: write the password alone, or JSON".into());
+    }
+    let value = FetchedValue::Password { user: None, secret };
+    Ok(SourceAnswer::Value(value, None))
+}
+
+/// The password in JSON. `now` is in seconds since 1970.
+fn read_json(text: &str, now: i64) -> Result<SourceAnswer, String> {
+    const WRONG: &str = "its JSON can't be read: write {\"password\": \"...\", \"user\": \"...\", \
+         \"expires_at\": \"2030-01-31T12:00:00Z\"}, the last two if there are any";
+    let all: serde_json::Value = serde_json::from_str(text).map_err(|_| WRONG)?;
+    let string = |key: &str| match all.get(key) {
+        None | Some(serde_json::Value::Null) => Ok(None),
+        Some(serde_json::Value::String(text)) if !text.is_empty() && !text.contains('\0') => {
+            Ok(Some(text.clone()))
+        }
+        Some(_) => Err(WRONG),
+    };
+    let secret = Secret::Plain(string("password")?.ok_or(WRONG)?);
+    let user = string("user")?;
+    let end = match all.get("expires_at") {
+        None | Some(serde_json::Value::Null) => None,
+        Some(serde_json::Value::String(time)) => {
+            let time: jiff::Timestamp = time.parse().map_err(|_| WRONG)?;
+            Some(time.as_second())
+        }
+        Some(number) => Some(number.as_i64().ok_or(WRONG)?),
+    };
+    let life = match end {
+        Some(end) if end <= now => return Err("the password that it prints has ended".into()),
+        end => end.map(|end| ((end - now) as u64).saturating_mul(1_000_000_000)),
+    };
+    let value = FetchedValue::Password { user, secret };
+    Ok(SourceAnswer::Value(value, life))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(printed: &str) -> Result<(Option<String>, String, Option<u64>), String> {
+        let answer = match printed.starts_with('{') {
+            true => read_json(printed, 1000),
+            false => read(printed.into()),
+        };
+        match answer? {
+            SourceAnswer::Value(FetchedValue::Password { user, secret }, life) => {
+                let life = life.map(|life| life / 1_000_000_000);
+                Ok((user, secret.text().to_owned(), life))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_programs_print() {
+        let plain = |text: &str| Ok((None, text.to_owned(), None));
+        assert_eq!(said("word\n"), plain("word"));
+        assert_eq!(said(" wo rd \r\n"), plain(" wo rd "));
+        assert_eq!(said("{\"password\": \"w\"}"), plain("w"));
+        assert_eq!(
+            said("{\"password\": \"w\", \"user\": \"u\", \"expires_at\": 1900}"),
+            Ok((Some("u".into()), "w".into(), Some(900)))
+        );
+        assert_eq!(
+            said("{\"password\": \"w\", \"expires_at\": \"1970-01-01T01:00:00+00:30\"}"),
+            Ok((None, "w".into(), Some(800)))
+        );
+        for bad in [
+            "",
+            "\n",
+            "a\nb\n",
+            "a\0",
+            "{",
+            "{}",
+            "{\"password\": 1}",
+            "{\"password\": \"\"}",
+            "{\"password\": \"w\", \"user\": \"\"}",
+            "{\"password\": \"w\", \"expires_at\": \"tomorrow\"}",
+            "{\"password\": \"w\", \"expires_at\": 1000}",
+        ] {
+            let why = said(bad).unwrap_err();
+            assert!(!why.is_empty() && !why.contains("\"w\""), "{bad}: {why}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Asks the sources of secrets, on a thread of its own: files, commands and clouds may take their time.
+//! When each is asked, [`SourceKeeper`] says; the control thread has it.
+
+mod aws;
+pub mod command;
+mod file;
+
+use std::collections::HashMap;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use howdah_daemon::driver::socket::clock;
+use howdah_pooler::config::{Config, SecretSource};
+use howdah_pooler::event::Time;
+use howdah_pooler::note::Level;
+use howdah_pooler::sources::{SourceAnswer, SourceKeeper};
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use crate::control::{ControlEvent, Ear};
+use crate::log::Log;
+
+/// How many commands run at once.
+const COMMANDS_AT_ONCE: usize = 8;
+/// Threads for files on file systems that hang.
+const BLOCKING_THREADS: usize = 8;
+
+/// Called with the answer.
+type Hears = Box<dyn FnOnce(SourceAnswer) + Send>;
+
+/// A source to ask, the file of authorities for https, and who hears the answer.
+type Ask = (SecretSource, String, Hears);
+
+/// The sources that the configuration uses, and the thread that asks them. The thread starts with the
+/// first question.
+pub struct Sources {
+    keeper: SourceKeeper,
+    asks: Option<UnboundedSender<Ask>>,
+    ear: Ear,
+    log: Log,
+    /// The file of authorities for https; empty: the system's.
+    trust: String,
+}
+
+impl Sources {
+    /// No source is known yet. Answers go to `ear`.
+    pub fn new(ear: Ear, log: Log) -> Sources {
+        Sources {
+            keeper: SourceKeeper::default(),
+            asks: None,
+            ear,
+            log,
+            trust: String::new(),
+        }
+    }
+
+    /// The configuration was read: its sources are asked from now on. Gives it what is known.
+    pub fn set(&mut self, config: &mut Config) {
+        self.trust.clone_from(&config.globals.https_ca_file);
+        self.keeper.set(clock(), config.secret_sources());
+        self.fill(config);
+    }
+
+    /// Gives a configuration what is known.
+    pub fn fill(&self, config: &mut Config) {
+        config.take_fetched(&self.keeper.fetched());
+    }
+
+    /// When the next source is due.
+    pub fn next_due(&self) -> Option<Time> {
+        self.keeper.next_due()
+    }
+
+    /// Asks the sources that are due.
+    pub fn ask_due(&mut self) {
+        for source in self.keeper.take_due(clock()) {
+            let (ear, of) = (self.ear.clone(), source.clone());
+            self.ask(source, move |answer| {
+                // While the process is ending, nobody receives this.
+                let _ = ear.send(ControlEvent::Sourced(of, answer));
+            });
+        }
+    }
+
+    /// Asks all sources, and waits for their answers, for some time at most. Later answers go to the
+    /// control thread.
+    pub fn ask_first(&mut self, limit: Duration) {
+        let end = Instant::now() + limit;
+        let (answers, heard) = mpsc::channel();
+        for source in self.keeper.take_due(clock()) {
+            let (answers, ear) = (answers.clone(), self.ear.clone());
+            let of = source.clone();
+            self.ask(source, move |answer| {
+                if let Err(late) = answers.send((of, answer)) {
+                    let (of, answer) = late.0;
+                    let _ = ear.send(ControlEvent::Sourced(of, answer));
+                }
+            });
+        }
+        drop(answers);
+        while !self.keeper.has_all_answers() {
+            let left = end.saturating_duration_since(Instant::now());
+            let Ok((source, answer)) = heard.recv_timeout(left) else {
+                break;
+            };
+            self.answered(&source, answer);
+        }
+        // What came between the last look and the end of the channel.
+        while let Ok((source, answer)) = heard.try_recv() {
+            self.answered(&source, answer);
+        }
+    }
+
+    /// A source has answered. True if workers must be told.
+    pub fn answered(&mut self, source: &SecretSource, answer: SourceAnswer) -> bool {
+        let chance = crate::workers::entropy().map_or(0, |seed| {
+            u32::from_ne_bytes([seed[0], seed[1], seed[2], seed[3]])
+        });
+        let learned = self.keeper.answered(clock(), source, answer, chance);
+        match learned.say {
+            Some(Ok(text)) => self.log.say(Level::Log, text),
+            Some(Err(text)) => self.log.say(Level::Warning, text),
+            None => {}
+        }
+        learned.is_news
+    }
+
+    /// PostgreSQL has refused a value.
+    pub fn refused(&mut self, source: &SecretSource, generation: u64) {
+        self.keeper.refused(clock(), source, generation);
+    }
+
+    fn ask(&mut self, source: SecretSource, hears: impl FnOnce(SourceAnswer) + Send + 'static) {
+        if self.asks.is_none() {
+            match start() {
+                Ok(asks) => self.asks = Some(asks),
+                Err(why) => {
+                    let why = format!("cannot start a thread: {}", crate::log::text(&why));
+                    return hears(SourceAnswer::Failed(why));
+                }
+            }
+        }
+        if let Some(asks) = &self.asks
+            && let Err(refused) = asks.send((source, self.trust.clone(), Box::new(hears)))
+        {
+            let (_, _, hears) = refused.0;
+            let why = "the thread that asks sources has ended";
+            hears(SourceAnswer::Failed(why.into()));
+        }
+    }
+}
+
+fn start() -> std::io::Result<UnboundedSender<Ask>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .thread_name("sources")
+        .build()?;
+    let (asks, mut wanted) = unbounded_channel::<Ask>();
+    let serve = move || {
+        runtime.block_on(async {
+            let asker = Arc::new(Asker {
+                seen: Mutex::default(),
+                commands: Semaphore::new(COMMANDS_AT_ONCE),
+            });
+            while let Some((source, trust, hears)) = wanted.recv().await {
+                let asker = asker.clone();
+                tokio::spawn(async move { hears(asker.ask(source, &trust).await) });
+            }
+        });
+    };
+    std::thread::Builder::new()
+        .name("sources".into())
+        .spawn(serve)?;
+    Ok(asks)
+}
+
+/// What all calls share.
+struct Asker {
+    /// The files as they were when they were last read.
+    seen: Mutex<HashMap<String, file::SeenFile>>,
+    commands: Semaphore,
+}
+
+impl Asker {
+    async fn ask(&self, source: SecretSource, trust: &str) -> SourceAnswer {
+        let answer = match source {
+            SecretSource::File(path) => self.look(path).await,
+            SecretSource::Command(words) => match self.commands.acquire().await {
+                Ok(_turn) => command::run(&words).await,
+                Err(why) => Err(why.to_string()),
+            },
+            SecretSource::AwsRds(_) => aws::credentials(trust).await,
+        };
+        answer.unwrap_or_else(SourceAnswer::Failed)
+    }
+
+    /// Reads a file, unless it is as it was.
+    async fn look(&self, path: String) -> Result<SourceAnswer, String> {
+        let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = seen().get(&path).copied();
+        let read = path.clone();
+        let look = tokio::task::spawn_blocking(move || file::look(&read, before));
+        let (now, answer) = look.await.map_err(|why| why.to_string())??;
+        seen().insert(path, now);
+        Ok(answer)
+    }
+}

@@ -1,0 +1,73 @@
+//! Clients that show a token of an identity provider: as their password, or by OAUTHBEARER. The thread that
+//! checks passwords checks tokens, too.
+
+use std::sync::Arc;
+
+use crate::auth::AuthRequest;
+use crate::auth::oauthbearer::OauthLogin;
+use crate::client::state::Proof;
+use crate::config::{Authority, TokenOffer, TokenRules};
+use crate::event::{Address, Verified};
+
+use super::Client;
+
+/// True if others could read a token on its way from the client.
+pub(super) fn is_in_the_open(client: &Client) -> bool {
+    match &client.ends.remote {
+        Address::Tcp(ip, _) => !ip.is_loopback() && client.tls.is_none(),
+        Address::Unix(..) => false,
+    }
+}
+
+/// The proof that rules ask for, and its first request. `authority` has the rules.
+pub(super) fn begin(authority: Arc<Authority>, rules: &TokenRules) -> (Proof, AuthRequest) {
+    match rules.offer {
+        TokenOffer::Oauth => {
+            let proof = Proof::Oauth {
+                exchange: Box::new(OauthLogin::new(&rules.issuer, &rules.scope)),
+                authority,
+                token: None,
+            };
+            (proof, OauthLogin::offer())
+        }
+        TokenOffer::Jwt => {
+            let proof = Proof::Authority {
+                authority,
+                password: None,
+            };
+            (proof, AuthRequest::Cleartext)
+        }
+    }
+}
+
+/// Whether a token that was checked lets a client in as a user: the line for the log.
+///
+/// # Errors
+/// Why not, for the log.
+pub(super) fn judge(
+    rules: &TokenRules,
+    verdict: Result<Verified, String>,
+    user: &str,
+) -> Result<String, String> {
+    let verified = verdict?;
+    let identity = verified.identity.as_deref().unwrap_or_default();
+    let names = |name: &str| verified.names.iter().any(|own| own == name);
+    let is_user = match &rules.map {
+        Some(map) => map.allows_any(names, user),
+        None => names(user),
+    };
+    if is_user {
+        let issuer = &rules.issuer;
+        return Ok(format!(
+            "token login: identity={identity:?} issuer={issuer:?}"
+        ));
+    }
+    let by = match (&rules.map, &rules.roles) {
+        (Some(map), _) => format!("by the ident map {}", map.name),
+        (None, Some(roles)) => format!("by the roles in {roles}"),
+        (None, None) => format!("by the claim {}", rules.claim),
+    };
+    Err(format!(
+        "the token's identity {identity:?} is not this user {by}"
+    ))
+}
