@@ -1,6 +1,7 @@
 //! Commands that Howdah itself answers or must know for a client of a sharded database.
 
 use crate::Begin;
+use crate::harmless::is_harmless;
 use crate::name::setting;
 use crate::token::{Token, Tokens};
 
@@ -140,7 +141,8 @@ pub fn repeats(text: &[u8]) -> Option<bool> {
         }
         let name = tokens.word(b"local").then(|| setting(&mut tokens))??;
         let is_plain = tokens.word(b"to") || tokens.sign(b'=');
-        return (is_plain && !changes_names_or_spelling(&name)).then_some(true);
+        let repeats = is_plain && is_harmless(&name) && !is_told_to_clients(&name);
+        return repeats.then_some(true);
     }
     let is_part = tokens.word(b"savepoint") || tokens.word(b"release");
     let goes_back = tokens.word(b"rollback") && {
@@ -150,13 +152,14 @@ pub fn repeats(text: &[u8]) -> Option<bool> {
     (is_part || goes_back).then_some(true)
 }
 
-/// True for settings on which it depends what names in later texts mean, or how values are written.
-/// PostgreSQL reports some of them to the client.
-fn changes_names_or_spelling(setting: &[u8]) -> bool {
-    const NAMES: [&[u8]; 9] = [
+/// True for settings that PostgreSQL reports to the client, or that it says with whose rights a command
+/// runs.
+fn is_told_to_clients(setting: &[u8]) -> bool {
+    const NAMES: [&[u8]; 10] = [
         b"application_name",
         b"client_encoding",
         b"datestyle",
+        b"default_transaction_read_only",
         b"intervalstyle",
         b"role",
         b"search_path",
@@ -326,6 +329,7 @@ mod tests {
             ("rollback work to savepoint a", Some(true)),
             ("set local statement_timeout = '1s'", Some(true)),
             ("set local app.tenant to '17'", Some(true)),
+            ("set local transform_null_equals = on", None),
             ("set local time zone 'UTC'", None),
             ("set transaction isolation level repeatable read", Some(true)),
             ("set transaction snapshot '1'", None),

@@ -10,7 +10,7 @@ use howdah_wire::write;
 use super::upstream::{Flow, Upstream, await_whole, is_long_parse, needs_server, whole};
 use crate::config::Shard;
 use crate::effect::{ShardSetting, ShardedText, resets_all};
-use crate::event::{ClientId, Out, ServerId};
+use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::inbox::Chunk;
 use crate::ledger::{Entry, Refusal, Reply};
 use crate::limits;
@@ -84,6 +84,12 @@ impl Upstream<'_> {
             // Howdah answers once the client has no server.
             self.leave_group()?;
         }
+        if let Some(ShardedText::Set { .. } | ShardedText::Reset(_) | ShardedText::Show(_)) = &read
+            && let Some(text) = text
+            && self.answer_kept(chunk, header, text)
+        {
+            return Ok(true);
+        }
         let refused = match read {
             Some(ShardedText::Set {
                 setting,
@@ -98,13 +104,7 @@ impl Upstream<'_> {
             }
             _ => {
                 let fits = self.gate_statement(&BoundText::query(text))?;
-                let resets = self.server.status == Status::Idle && text.is_some_and(resets_all);
-                if let Some(sharded) = self.client.sharded_mut()
-                    && resets
-                    && fits.is_ok()
-                {
-                    sharded.says_as_at_login();
-                }
+                self.resets_hints(fits.is_ok(), text.unwrap_or_default());
                 fits
             }
         };
@@ -115,13 +115,56 @@ impl Upstream<'_> {
         Ok(true)
     }
 
+    /// Outside of a transaction, RESET ALL and DISCARD ALL take back what the client says.
+    fn resets_hints(&mut self, runs: bool, text: &[u8]) {
+        if runs
+            && self.server.status == Status::Idle
+            && resets_all(text)
+            && let Some(sharded) = self.client.sharded_mut()
+        {
+            sharded.says_as_at_login();
+        }
+    }
+
+    /// Answers SET, RESET and SHOW of a hint for a client that keeps its server, outside of a
+    /// transaction. False if they can't be answered now.
+    fn answer_kept(&mut self, chunk: &mut Chunk<'_>, header: Header, text: &[u8]) -> bool {
+        let server = &*self.server;
+        let rests = server.status == Status::Idle
+            && !server.link.group_open()
+            && !server.link.is_owed()
+            && server.inbox.at_boundary();
+        if !rests || self.client.listens() {
+            return false;
+        }
+        let at = self.shard();
+        let sharded = self.client.sharded_mut();
+        let sharded = sharded.expect("the database is sharded");
+        let Some(answer) = sharded.answers_at(text, at) else {
+            return false;
+        };
+        let to = Peer::Client(self.id);
+        self.out.send_with(to, |buf| {
+            match &answer {
+                Ok(answer) => answer.write_to_query(buf),
+                Err(error) => error.write(buf),
+            }
+            write::ready(buf, Status::Idle);
+        });
+        self.counts.syncs += 1;
+        self.skip(chunk, header);
+        true
+    }
+
     /// SET LOCAL of a hint, which goes to PostgreSQL, too: there it is a custom setting.
     fn gate_local(
         &mut self,
         (setting, value): (ShardSetting, Option<Box<[u8]>>),
     ) -> Result<Result<(), ShardError>, Flow> {
         let (at, may_leave) = (self.shard(), self.may_leave());
-        let in_transaction = self.server.status != Status::Idle || self.server.link.group_open();
+        let server = &*self.server;
+        let in_group = server.status == Status::Idle && server.link.group_open();
+        let in_transaction = server.status == Status::Transaction || in_group;
         let hint = value.map(|value| hint_of(setting, &value));
         let sharded = self.client.sharded_mut();
         let sharded = sharded.expect("the database is sharded");
@@ -203,13 +246,18 @@ impl Upstream<'_> {
             }
             ShardedText::Show(_) => return Ok(Err(ShardError::set_in_group())),
             ShardedText::Begin(_) if self.server.status == Status::Idle => {
-                if let Some(sharded) = self.client.sharded_mut() {
+                // What the group has run before is of the same transaction, and is not repeated.
+                if let Some(sharded) = self.client.sharded_mut()
+                    && !sharded.has_bound()
+                {
                     sharded.transaction.begins_in_group();
                 }
             }
             _ => {}
         }
-        self.gate_statement(&BoundText::bound(&statement.definition, body))
+        let fits = self.gate_statement(&BoundText::bound(&statement.definition, body))?;
+        self.resets_hints(fits.is_ok(), statement.text());
+        Ok(fits)
     }
 
     /// Whether a statement may run on the client's server.
@@ -257,6 +305,11 @@ impl Upstream<'_> {
             return Ok(());
         }
         let to = self.to();
+        if self.server.link.is_owed() {
+            // If a Parse fails, PostgreSQL skips the rest of the group.
+            self.out.send_with(to, |buf| write::empty(buf, tag::FLUSH));
+            return Err(self.stall());
+        }
         self.out.send_with(to, |buf| write::empty(buf, tag::SYNC));
         self.push(Entry::swallow(Reply::Sync));
         Err(self.stall())

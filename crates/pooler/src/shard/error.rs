@@ -103,6 +103,17 @@ impl ShardError {
         ShardError::new("25001", message, hint)
     }
 
+    /// SET of a hint by a client that keeps its server at another shard.
+    pub fn kept(map: &ShardMap, at: Option<Shard>, other: Shard) -> ShardError {
+        let at = at.map_or("", |at| map.name_of(at));
+        let message = format!(
+            "the client keeps its server at shard \"{at}\", and says shard \"{}\"",
+            map.name_of(other)
+        );
+        let hint = "Give the server back first: drop temporary tables, release session locks, DISCARD ALL.";
+        ShardError::new("25001", message, hint)
+    }
+
     /// SET of a hint among other statements of a group.
     pub fn set_in_group() -> ShardError {
         let message = "SET of howdah.shard or howdah.key must be alone before its Sync";

@@ -122,7 +122,8 @@ pub fn read_group<'a: 'c, 'c>(
         }
         at = length;
     }
-    GroupRead::Long
+    // Each of the others is looked at when it is sent.
+    reader.goes_by_its_beginning()
 }
 
 impl<'a: 'c, 'c> GroupReader<'a, 'c> {
@@ -131,10 +132,11 @@ impl<'a: 'c, 'c> GroupReader<'a, 'c> {
             self.steps = None;
             return;
         };
+        let is_new = !self.parsed.iter().any(|(of, _)| *of == name);
         self.parsed.push((name, definition));
         let text = cstr(definition).map_or(definition, |(text, _)| text);
         // PostgreSQL says that the name is taken.
-        let is_free = name.is_empty() || named(self.client, name).is_none();
+        let is_free = name.is_empty() || is_new && named(self.client, name).is_none();
         let can = is_free && ShardedText::read(text).is_own();
         self.step(can, CommandStep::Parse(name, definition));
     }
@@ -221,9 +223,8 @@ impl<'a: 'c, 'c> GroupReader<'a, 'c> {
     fn ends(mut self, length: usize, synced: bool) -> GroupRead<'a> {
         let all_run =
             (0..self.commands.len()).all(|at| self.has_step(&CommandStep::Execute(at)));
-        let closes = |step: &CommandStep<'_>| matches!(step, CommandStep::Close(_));
         if let Some(steps) = self.steps.take()
-            && !steps.iter().all(closes)
+            && !steps.is_empty()
             && all_run
         {
             return GroupRead::Commands(CommandGroup {
@@ -234,10 +235,13 @@ impl<'a: 'c, 'c> GroupReader<'a, 'c> {
                 decision: self.decision(),
             });
         }
-        if self.has_hint() {
-            return GroupRead::Mixed;
-        }
+        self.goes_by_its_beginning()
+    }
+
+    /// No statement so far says a shard.
+    fn goes_by_its_beginning(&self) -> GroupRead<'a> {
         match self.kind {
+            _ if self.has_hint() => GroupRead::Mixed,
             None => GroupRead::Unbound,
             Some(_) => GroupRead::Decided(self.decision()),
         }

@@ -52,7 +52,9 @@ impl Pooler {
         let placing = match header.tag {
             tag::QUERY => self.place_query(id, chunk, header, out),
             tag::FUNCTION_CALL => {
+                let failed = self.sharded(id).transaction.status() == Status::Failed;
                 let decision = match self.sharded(id).function_call() {
+                    _ if failed => Decision::Refused(ShardError::aborted()),
                     Ok(()) => Decision::At(Shard(0)),
                     Err(error) => Decision::Refused(error),
                 };
@@ -227,9 +229,10 @@ impl Pooler {
         chunk: &mut Chunk<'_>,
         out: &mut Out,
     ) -> bool {
-        if self.clients.at(id).statements.len() + group.steps.len() > limits::CLIENT_NAMES {
+        if !self.has_room_for(id, group) {
             return false;
         }
+        let was_failed = self.sharded(id).transaction.status() == Status::Failed;
         let sharded = self.sharded_mut(id);
         let Some(answers) = sharded.answers_all(&group.texts) else {
             return false;
@@ -240,12 +243,23 @@ impl Pooler {
         let status = sharded.transaction.status();
         let mut answer = Vec::new();
         let mut failed = None;
+        let mut is_aborted = was_failed;
         for step in &group.steps {
-            if let Err(error) = step.write(&answers, &mut answer) {
+            let parses = match step {
+                CommandStep::Parse(_, definition) if is_aborted => ends_first(definition),
+                _ => true,
+            };
+            let aborted = ShardError::aborted();
+            let done = match parses {
+                true => step.write(&answers, &mut answer),
+                false => Err(&aborted),
+            };
+            if let Err(error) = done {
                 error.write(&mut answer);
                 failed = Some(error.sqlstate);
                 break;
             }
+            is_aborted &= !matches!(step, CommandStep::Execute(_));
             self.names_command(id, step);
         }
         let client = self.clients.at_mut(id);
@@ -262,6 +276,30 @@ impl Pooler {
         }
         self.count_answer(id);
         true
+    }
+
+    /// True if a client may have the names that a group of commands gives.
+    fn has_room_for(&self, id: ClientId, group: &CommandGroup<'_>) -> bool {
+        let client = self.clients.at(id);
+        let Some(login) = client.login else {
+            return false;
+        };
+        let names = &client.statements;
+        let parses = group.steps.iter().filter_map(|step| match *step {
+            CommandStep::Parse(name, definition) => Some((name.len(), definition.len())),
+            _ => None,
+        });
+        let (mut count, mut size) = (0, 0);
+        for (name, definition) in parses {
+            if name > limits::STATEMENT_NAME || definition > limits::SHORT as usize {
+                return false;
+            }
+            (count, size) = (count + 1, size + name + definition);
+        }
+        count == 0
+            || names.len() + count <= limits::CLIENT_NAMES
+                && names.texts() + size <= limits::CLIENT_TEXTS
+                && self.logins.at(login).share.will_have_room(size)
     }
 
     /// A client gives a name to a statement of a command that Howdah answers, or takes a name back.
@@ -319,6 +357,9 @@ impl Pooler {
         let Some(database) = self.config.databases.get(name) else {
             return true;
         };
+        if self.janitor.is_disabled(name) {
+            return true;
+        }
         let key = LoginKey {
             database: name.into(),
             user: database.pooled_as(&who.user).into(),

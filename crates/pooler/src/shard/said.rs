@@ -3,6 +3,7 @@
 
 use howdah_wire::backend::Status;
 
+use crate::config::Shard;
 use crate::effect::{ShardSetting, ShardedText, ends_first};
 use crate::shard::answer::OwnAnswer;
 use crate::shard::bound_text::Decision;
@@ -55,6 +56,28 @@ impl Sharded {
             }
             _ => None,
         }
+    }
+
+    /// Answers SET, RESET and SHOW of a hint for a client that keeps its server `at` a shard, outside of
+    /// a transaction.
+    pub(crate) fn answers_at(
+        &mut self,
+        text: &[u8],
+        at: Option<Shard>,
+    ) -> Option<Result<OwnAnswer, ShardError>> {
+        if let ShardedText::Set {
+            setting,
+            value: Some(value),
+            local: false,
+        } = ShardedText::read(text)
+        {
+            match self.shard_of(&hint_of(setting, &value)) {
+                Ok(shard) if at == Some(shard) => {}
+                Ok(shard) => return Some(Err(ShardError::kept(&self.map, at, shard))),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        self.answers(text)
     }
 
     /// The shard that SET LOCAL of a hint says, if it is among these commands.

@@ -44,6 +44,8 @@ pub struct Begun {
     failed: bool,
     /// The client's first message does not say the shard.
     guesses: bool,
+    /// It is to fail at its server.
+    fails_there: bool,
     /// The SQLSTATE and the message with which PostgreSQL has refused the BEGIN.
     refused: Option<(String, String)>,
 }
@@ -124,7 +126,7 @@ impl Transaction {
     /// shard.
     pub fn guesses(&mut self, guesses: bool) {
         if let Transaction::Unsent(begun) = self {
-            begun.guesses = guesses;
+            begun.guesses = guesses && !begun.fails_there;
         }
     }
 
@@ -206,7 +208,11 @@ impl Transaction {
         {
             let mut text = begun.text.to_vec();
             text.extend_from_slice(FAILS);
-            *self = Transaction::begun(&text);
+            *self = Transaction::Unsent(Begun {
+                text: text.into(),
+                fails_there: true,
+                ..Begun::default()
+            });
         }
     }
 
