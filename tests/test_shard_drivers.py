@@ -23,7 +23,7 @@ def test_driver(shared_howdah, world, postgres, name):
     """Transactions whose first statement has a key, prepared statements, pipelines, and a tenant that is
     said for each request."""
     program = built(name)
-    howdah = shared_howdah(databases=world.entries(), maps=world.maps(), sharding_preview=1,
+    howdah = shared_howdah(databases=world.entries(), maps=world.maps(),
                            default_pool_size=2, workers=2)
     wanted = program.run_to_end(postgres.host, postgres.port, "postgres", "secret", world.whole,
                                 command=program.shards)

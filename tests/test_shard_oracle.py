@@ -40,7 +40,7 @@ def oracle(worlds, shared_howdah):
     for world in worlds.values():
         databases.update(world.entries())
         maps.update(world.maps())
-    return shared_howdah(databases=databases, maps=maps, sharding_preview=1, default_pool_size=2, workers=2)
+    return shared_howdah(databases=databases, maps=maps, default_pool_size=2, workers=2)
 
 
 def seeds(request):
@@ -138,7 +138,7 @@ def test_transactions(oracle, worlds, request, capsys, count):
 def test_a_cancel_while_waiting(shared_howdah, worlds):
     """A transaction whose first statement is cancelled while it waits for a server has failed."""
     world = worlds[2]
-    howdah = shared_howdah(databases=world.entries(), maps=world.maps(), sharding_preview=1,
+    howdah = shared_howdah(databases=world.entries(), maps=world.maps(),
                            default_pool_size=1)
     tenant = world.keys["tenant"][0][0]
     insert = f"insert into orders (account_id, id) values ({tenant}, 700)"

@@ -43,7 +43,7 @@ def sharded(shards, make_howdah):
         at = f"host={shards.host} port={shards.port}"
         databases = {name: at for name in SHARDS}
         databases["prod"] = f"shards={','.join(shards_of)}"
-        howdah = make_howdah(start=False, databases=databases, sharding_preview=1, **settings)
+        howdah = make_howdah(start=False, databases=databases, **settings)
         howdah.sections["distributions:prod"] = distributions or DISTRIBUTIONS
         howdah.sections["tables:prod"] = tables or TABLES
         howdah.write()

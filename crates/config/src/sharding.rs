@@ -167,10 +167,6 @@ impl ConfigReader {
         database: &Database,
         sharded: &[Arc<Database>],
     ) -> Option<(String, &'static str)> {
-        if !self.config.globals.sharding_preview {
-            let what = "databases with shards are a preview, which is not for production".into();
-            return Some((what, "set sharding_preview = 1 to try them"));
-        }
         let shards = database.shards.as_deref().unwrap_or_default();
         if shards.is_empty() {
             let remedy = "write the names of entries of [databases], separated by commas";

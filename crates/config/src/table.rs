@@ -468,9 +468,6 @@ settings! {
              endpoint.";
         http_listen_addr: String = "127.0.0.1" in ADDRESS; global(reload); known NOWHERE;
             "The address of the HTTP endpoint.";
-        sharding_preview: bool = "0"; global(reload); known NOWHERE;
-            "Allows entries with shards (docs/sharding.md). They are being built: a statement may still run \
-             where its rows are not all of the answer, so no production database should need this.";
         http_page: bool = "0"; global(reload); known NOWHERE;
             "Serves a page at / of the HTTP endpoint that shows pools, waits and latencies. Where \
              http_listen_addr is not loopback it needs http_token.";
@@ -767,7 +764,7 @@ mod tests {
         );
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(names.len(), 100 + 49, "PgBouncer's on Linux and ours");
+        assert_eq!(names.len(), 100 + 48, "PgBouncer's on Linux and ours");
     }
 
     #[test]

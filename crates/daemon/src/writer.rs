@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -79,7 +80,9 @@ enum Job {
 
 /// The destination of lines.
 struct Sink {
-    stderr: bool,
+    /// A descriptor of its own for standard error: PostgreSQL's grammar turns the usual one elsewhere
+    /// while it reads a statement.
+    stderr: Option<File>,
     file: LogFile,
 }
 
@@ -87,6 +90,8 @@ impl Writer {
     /// A writer to standard error, if `stderr`, and to no file yet.
     pub fn new(stderr: bool, tell: Tell) -> Writer {
         let file = LogFile::default();
+        let own = || io::stderr().as_fd().try_clone_to_owned().ok();
+        let stderr = if stderr { own().map(File::from) } else { None };
         Writer {
             shared: Arc::new(Shared {
                 tell,
@@ -206,9 +211,9 @@ impl Sink {
         match job {
             Job::Open(file) => self.file.open(file),
             Job::Line(line) => {
-                if self.stderr {
+                if let Some(stderr) = &mut self.stderr {
                     // An error of standard error can't be reported anywhere.
-                    let _ = io::stderr().write_all(line.text.as_bytes());
+                    let _ = stderr.write_all(line.text.as_bytes());
                 }
                 let tell = |text| tell(&line.time, line.json, text);
                 self.file.write(&line.text, tell);

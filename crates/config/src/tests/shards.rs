@@ -2,8 +2,7 @@
 
 use super::{good, mistakes};
 
-const ENTRIES: &str = "[databases]\np0 = host=a\np1 = host=b\n[pgbouncer]\npool_mode = transaction\n\
-     sharding_preview = 1\n";
+const ENTRIES: &str = "[databases]\np0 = host=a\np1 = host=b\n[pgbouncer]\npool_mode = transaction\n";
 
 fn with(prod: &str, sections: &str) -> String {
     format!("{ENTRIES}[databases]\nprod = {prod}\n{sections}")
@@ -122,13 +121,7 @@ fn what_can_not_be_sharded() {
         ),
         (
             "shards=p0,p1",
-            "[pgbouncer]\nsharding_preview = 0\n",
-            "databases with shards are a preview",
-        ),
-        (
-            "shards=p0,p1",
-            "[pgbouncer]\nmax_prepared_statements = 0\npool_mode = transaction\n\
-             sharding_preview = 1\n",
+            "[pgbouncer]\nmax_prepared_statements = 0\npool_mode = transaction\n",
             "it has shards, and max_prepared_statements is 0",
         ),
     ] {

@@ -252,7 +252,7 @@ impl World {
             "[databases]\nd = host=127.0.0.1 port=5432{database}\n\
              e = host=127.0.0.1 port=5432\n{shards}[pgbouncer]\nauth_type = trust\n\
              auth_file = list\npool_mode = transaction\nquery_wait_notify = 0\n\
-             pool_spread = always\nsharding_preview = 1\n{settings}{map}"
+             pool_spread = always\n{settings}{map}"
         );
         let list = |_: &str| Ok("\"u\" \"\"\n\"v\" \"\"\n".to_string());
         let (mut config, _) = Config::load("x.ini", &text, &mut { list }).unwrap();

@@ -98,7 +98,7 @@ pub fn play(row: &KeyRow, times: usize, settings: &str) -> Result<World, String>
 fn sharded(settings: &str, first: &[u8], answer: &[u8]) -> Result<World, String> {
     let entries = SHARDS.map(|name| format!("{name} = host=127.0.0.1 port=5432\n"));
     let databases = format!("{}p = shards={}", entries.concat(), SHARDS.join(","));
-    let settings = format!("sharding_preview = 1\n{settings}\n{MAP}");
+    let settings = format!("{settings}\n{MAP}");
     let mut world = World::with(&databases, &settings)?;
     world.log_in("p")?;
     let client = Peer::Client(world.client.ok_or("no client")?);
