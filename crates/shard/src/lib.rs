@@ -44,7 +44,7 @@ pub use map::{
     Shard, ShardSet, TableLine, Unlisted,
 };
 pub use plan::{NoKey, Plan, Verdict};
-pub use planner::{Names, Planned, Planner};
+pub use planner::{Names, NamesNumber, Planned, Planner};
 pub use proof::Values;
 pub use refusal::{Refusal, RefusalReason};
 pub use scan::{Constants, MOST_TOKENS, Shape, scan};

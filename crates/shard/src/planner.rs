@@ -27,6 +27,17 @@ pub struct Names<'a> {
     pub utf8: bool,
 }
 
+/// The number of [`Names`], as a planner gives it: as long as numbers are equal, a text has the same
+/// plan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NamesNumber {
+    /// How often the planner has forgotten all: for another map or catalogue, say.
+    forgotten: u64,
+    reading: u32,
+    escapes: bool,
+    utf8: bool,
+}
+
 /// The plan of a text, and the text's constants.
 #[derive(Clone, Debug)]
 pub struct Planned {
@@ -58,6 +69,8 @@ pub struct Planner {
     catalogue: Arc<Catalogue>,
     functions: HashSet<String>,
     readings: Vec<Reading>,
+    /// How often all plans were forgotten.
+    forgotten: u64,
     /// Plans used since the last turn, and those before.
     young: Plans,
     old: Plans,
@@ -85,6 +98,7 @@ impl Planner {
             catalogue,
             functions,
             readings: Vec::new(),
+            forgotten: 0,
             young: HashMap::new(),
             old: HashMap::new(),
             young_bytes: 0,
@@ -110,6 +124,7 @@ impl Planner {
     }
 
     fn forget(&mut self) {
+        self.forgotten += 1;
         self.readings.clear();
         self.young.clear();
         self.old.clear();
@@ -138,6 +153,20 @@ impl Planner {
         let reading = self.reading(names);
         let plan = self.plan_of(&shape, reading)?;
         Ok(Planned { plan, constants })
+    }
+
+    /// The number of a client's names; `None` if no text can be read with them.
+    pub fn number(&mut self, names: &Names<'_>) -> Option<NamesNumber> {
+        if names.search_path.is_some_and(|path| path.len() > MOST_PATH) {
+            return None;
+        }
+        let reading = self.reading(names);
+        Some(NamesNumber {
+            forgotten: self.forgotten,
+            reading,
+            escapes: names.escapes,
+            utf8: names.utf8,
+        })
     }
 
     /// The number of a reading.

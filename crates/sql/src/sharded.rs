@@ -331,7 +331,10 @@ mod tests {
             ("set local app.tenant to '17'", Some(true)),
             ("set local transform_null_equals = on", None),
             ("set local time zone 'UTC'", None),
-            ("set transaction isolation level repeatable read", Some(true)),
+            (
+                "set transaction isolation level repeatable read",
+                Some(true),
+            ),
             ("set transaction snapshot '1'", None),
             ("set local search_path = x", None),
             ("set statement_timeout = '1s'", None),
