@@ -27,6 +27,7 @@ mod map;
 mod plan;
 mod planner;
 mod proof;
+mod recent;
 mod refusal;
 #[cfg(feature = "grammar")]
 mod rule;

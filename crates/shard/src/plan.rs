@@ -7,7 +7,7 @@ use crate::refusal::{Refusal, RefusalReason};
 use crate::scan::ConstantKind;
 
 /// What is known about texts with one shape.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Plan {
     /// The text may run on one shard, and be repeated on another: it only reads, locks no rows, and
     /// a repetition does not matter.

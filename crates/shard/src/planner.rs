@@ -7,6 +7,7 @@ use crate::catalogue::{Catalogue, Path};
 use crate::facts::Surroundings;
 use crate::map::Map;
 use crate::plan::{Command, Plan};
+use crate::recent::RecentTexts;
 use crate::refusal::Refusal;
 use crate::scan::{Constants, Shape, scan};
 
@@ -76,6 +77,8 @@ pub struct Planner {
     old: Plans,
     young_bytes: usize,
     most_bytes: usize,
+    /// Texts with parameters, which come again.
+    recent: RecentTexts,
 }
 
 /// The most readings that are remembered.
@@ -103,6 +106,7 @@ impl Planner {
             old: HashMap::new(),
             young_bytes: 0,
             most_bytes,
+            recent: RecentTexts::new(most_bytes / 4),
         }
     }
 
@@ -129,6 +133,7 @@ impl Planner {
         self.young.clear();
         self.old.clear();
         self.young_bytes = 0;
+        self.recent.forget();
     }
 
     /// How many shapes have a plan.
@@ -138,6 +143,15 @@ impl Planner {
 
     /// The plan of a text.
     pub fn plan(&mut self, text: &[u8], names: &Names<'_>) -> Result<Planned, Refusal> {
+        self.planned(text, names, false)
+    }
+
+    /// The plan of a text that will come again, because its values are parameters.
+    pub fn plan_bound(&mut self, text: &[u8], names: &Names<'_>) -> Result<Planned, Refusal> {
+        self.planned(text, names, true)
+    }
+
+    fn planned(&mut self, text: &[u8], names: &Names<'_>, again: bool) -> Result<Planned, Refusal> {
         if !names.utf8 && !text.is_ascii() {
             return Err(
                 Refusal::unproved("the statement has characters that are not read")
@@ -149,10 +163,18 @@ impl Planner {
             let message = format!("search_path is longer than {MOST_PATH} bytes");
             return Err(Refusal::too_complex(message).hint("Set a shorter search_path."));
         }
-        let (shape, constants) = scan(text, names.escapes)?;
         let reading = self.reading(names);
+        let read_as = (reading, names.escapes);
+        if again && let Some(planned) = self.recent.find(text, read_as) {
+            return Ok(planned);
+        }
+        let (shape, constants) = scan(text, names.escapes)?;
         let plan = self.plan_of(&shape, reading)?;
-        Ok(Planned { plan, constants })
+        let planned = Planned { plan, constants };
+        if again {
+            self.recent.keep(text, read_as, &planned);
+        }
+        Ok(planned)
     }
 
     /// The number of a client's names; `None` if no text can be read with them.

@@ -103,6 +103,16 @@ impl Constants {
         })
     }
 
+    /// How many constants the text has.
+    pub(crate) fn count(&self) -> usize {
+        self.sorted.len()
+    }
+
+    /// How much memory the constants take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.sorted.len() * size_of::<Constant>()
+    }
+
     /// Where the constants stand in the text.
     pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> {
         let range = |constant: &Constant| constant.start as usize..constant.end as usize;
