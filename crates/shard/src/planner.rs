@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
+
 use crate::catalogue::{Catalogue, Path};
 use crate::facts::Surroundings;
 use crate::map::Map;
@@ -61,7 +63,7 @@ struct Reading {
 type Known = Result<Arc<Plan>, Refusal>;
 
 /// The plans by shape, and for each the number of the reading.
-type Plans = HashMap<String, Vec<(u32, Known)>>;
+type Plans = HashMap<String, Vec<(u32, Known)>, RandomState>;
 
 /// Makes plans, and keeps those of the last texts.
 #[derive(Debug)]
@@ -102,8 +104,8 @@ impl Planner {
             functions,
             readings: Vec::new(),
             forgotten: 0,
-            young: HashMap::new(),
-            old: HashMap::new(),
+            young: Plans::default(),
+            old: Plans::default(),
             young_bytes: 0,
             most_bytes,
             recent: RecentTexts::new(most_bytes / 4),

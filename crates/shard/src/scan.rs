@@ -285,9 +285,10 @@ impl Scan<'_> {
         if last.is_some() && (token.blank || (touches && replaced)) {
             self.shape.push(b' ');
         }
-        match token.kind {
-            Kind::Word => self.shape.extend(bytes.iter().map(u8::to_ascii_lowercase)),
-            _ => self.shape.extend_from_slice(bytes),
+        let from = self.shape.len();
+        self.shape.extend_from_slice(bytes);
+        if token.kind == Kind::Word {
+            self.shape[from..].make_ascii_lowercase();
         }
     }
 

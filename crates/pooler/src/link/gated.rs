@@ -359,13 +359,13 @@ impl Upstream<'_> {
     /// The first message of a group in a transaction that runs on a guess: a statement of the group may
     /// belong elsewhere.
     fn gate_group(&mut self, chunk: &Chunk<'_>, header: Header) -> Result<(), Flow> {
-        let at = self.shard();
         let sharded = self.client.sharded.as_deref();
         let sharded = sharded.expect("the database is sharded");
         let is_guessed = sharded.transaction.is_guessed();
         if !is_guessed || !matches!(header.tag, tag::PARSE | tag::BIND) || !self.may_leave() {
             return Ok(());
         }
+        let at = self.shard();
         let planning = self.planning.as_mut().expect("the database is sharded");
         let mut reader = planning.reader(self.client, self.tracked, false);
         let read = read_group(self.client, chunk.rest(), &mut |statement, _, _| {

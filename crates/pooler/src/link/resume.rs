@@ -227,16 +227,16 @@ impl Pooler {
         });
         let renames = login.renames(globals.max_prepared_statements);
         let schema = login.schema;
+        let (terms, share, keepers, home) = login.for_messages();
         let planning = client.sharded.is_some().then(|| {
             let schema = self.shared.statements.schema(schema);
             let lore = self.shard_lore.get_mut(&client.who.database);
             let planner = lore.and_then(|lore| lore.planner(schema, None));
             let map = &client.sharded.as_ref()?.map;
             let tally = self.shard_tallies.of(&client.who.database, map, now);
-            Some(Box::new(Planning::new(planner, tally, login)))
+            Some(Box::new(Planning::new(planner, tally, home)))
         });
         let planning = planning.flatten();
-        let (terms, share, keepers) = login.for_messages();
         let mut upstream = Upstream {
             id,
             client,

@@ -156,10 +156,11 @@ impl Pooler {
         let mut first_bind = None;
         let (decision, basis) = self.decide_ahead(id, |client, sharded, reader| {
             (commands, partial, first_bind) = (None, None, None);
-            let mut first = None;
+            let mut ends = None;
             let read = read_group(client, bytes, &mut |statement, at, definition| {
-                let ends = *first.get_or_insert(statement.text.is_some_and(ends_first));
-                let decision = if failed && !ends {
+                let mut first_ends =
+                    || *ends.get_or_insert_with(|| statement.text.is_some_and(ends_first));
+                let decision = if failed && !first_ends() {
                     Decision::Refused(ShardError::aborted())
                 } else {
                     sharded.decide(&statement, reader, sharded.has_all())
@@ -231,7 +232,7 @@ impl Pooler {
                 .expect("the database is sharded")
                 .map;
             let tally = self.shard_tallies.of(&client.who.database, map, self.now);
-            let mut planning = Planning::new(planner, tally, login);
+            let mut planning = Planning::new(planner, tally, login.as_home());
             let mut reader = planning.reader(client, &self.shared.tracked, false);
             let sharded = client.sharded.as_deref().expect("the database is sharded");
             let decision = decide(client, sharded, &mut reader);
