@@ -19,7 +19,10 @@ const ALWAYS: [&str; 5] = [
 ];
 
 /// The position of `client_encoding`.
-const ENCODING: usize = 0;
+pub const ENCODING: usize = 0;
+
+/// The position of `standard_conforming_strings`.
+pub const STANDARD_STRINGS: usize = 3;
 
 /// The position of `application_name`, without meaning for texts.
 const WITHOUT_MEANING: usize = 4;
@@ -55,6 +58,7 @@ impl Meaning {
 #[derive(Debug)]
 pub struct Tracked {
     names: Vec<String>,
+    search_path: Option<usize>,
 }
 
 impl Tracked {
@@ -66,7 +70,15 @@ impl Tracked {
                 names.push(name.to_string());
             }
         }
-        Tracked { names }
+        let search_path = names
+            .iter()
+            .position(|name| name.eq_ignore_ascii_case("search_path"));
+        Tracked { names, search_path }
+    }
+
+    /// The position of `search_path`, if it is tracked.
+    pub fn search_path(&self) -> Option<usize> {
+        self.search_path
     }
 
     /// A parameter's position. Upper and lower case are equal.

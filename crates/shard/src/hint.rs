@@ -32,7 +32,9 @@ impl Hint {
     /// A comment has items, with commas between. Other items than Howdah's are passed over:
     /// `/*app='web',howdah.key='tenant%3A17'*/`. Values may be written as in URLs.
     pub fn read(text: &[u8], escapes: bool) -> Result<Option<CommentHint>, Refusal> {
-        match memchr::memmem::find(text, b"howdah.") {
+        // Hints stand in comments with a slash.
+        let slash = memchr::memchr(b'/', text);
+        match slash.and_then(|_| memchr::memmem::find(text, b"howdah.")) {
             Some(_) => read_comments(text, escapes),
             None => Ok(None),
         }

@@ -142,11 +142,9 @@ impl<'a> Lexer<'a> {
     }
 
     fn pass_while(&mut self, is: impl Fn(u8) -> bool) {
-        let rest = &self.text[self.at..];
-        self.at += rest
-            .iter()
-            .position(|byte| !is(*byte))
-            .unwrap_or(rest.len());
+        while self.text.get(self.at).is_some_and(|byte| is(*byte)) {
+            self.at += 1;
+        }
     }
 
     fn token(&mut self) -> Kind {
@@ -403,9 +401,22 @@ fn is_tag(byte: u8) -> bool {
     is_start(byte) || byte.is_ascii_digit()
 }
 
+/// Whether each byte may stand in a name without quotes: looked up, because most bytes of a text are
+/// in names.
+const IN_NAMES: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let letter = byte as u8;
+        table[byte] = letter.is_ascii_alphanumeric() || matches!(letter, b'_' | b'$' | 0x80..);
+        byte += 1;
+    }
+    table
+};
+
 /// True if the byte may stand in a name without quotes.
 pub(crate) fn is_word(byte: u8) -> bool {
-    is_tag(byte) || byte == b'$'
+    IN_NAMES[usize::from(byte)]
 }
 
 fn is_operator(byte: u8) -> bool {

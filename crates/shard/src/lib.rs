@@ -27,6 +27,7 @@ mod map;
 mod plan;
 mod planner;
 mod proof;
+mod recent;
 mod refusal;
 #[cfg(feature = "grammar")]
 mod rule;
@@ -44,7 +45,7 @@ pub use map::{
     Shard, ShardSet, TableLine, Unlisted,
 };
 pub use plan::{NoKey, Plan, Verdict};
-pub use planner::{Names, Planned, Planner};
+pub use planner::{Names, NamesNumber, Planned, Planner};
 pub use proof::Values;
 pub use refusal::{Refusal, RefusalReason};
 pub use scan::{Constants, MOST_TOKENS, Shape, scan};

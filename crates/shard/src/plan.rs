@@ -7,7 +7,7 @@ use crate::refusal::{Refusal, RefusalReason};
 use crate::scan::ConstantKind;
 
 /// What is known about texts with one shape.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Plan {
     /// The text may run on one shard, and be repeated on another: it only reads, locks no rows, and
     /// a repetition does not matter.
@@ -236,13 +236,14 @@ impl Command {
         self.check_settings(values)?;
         let first = self.facts.first || self.class == Class::First;
         let mut must = None;
-        let first_shard = (Shard(0), "What belongs to the first shard".to_owned());
-        for (shard, what) in first.then_some(&first_shard).into_iter().chain(fixed) {
+        let first_shard = (Shard(0), "What belongs to the first shard");
+        let fixed = fixed.iter().map(|(shard, what)| (*shard, what.as_str()));
+        for (shard, what) in first.then_some(first_shard).into_iter().chain(fixed) {
             match must {
-                Some((other, before)) if other != *shard => {
-                    return Err(several(map, (other, before), (*shard, what)));
+                Some((other, before)) if other != shard => {
+                    return Err(several(map, (other, before), (shard, what)));
                 }
-                _ => must = Some((*shard, what)),
+                _ => must = Some((shard, what)),
             }
         }
         let may = |shard: Shard| self.may(map, shard);

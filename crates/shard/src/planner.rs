@@ -3,10 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
+
 use crate::catalogue::{Catalogue, Path};
 use crate::facts::Surroundings;
 use crate::map::Map;
 use crate::plan::{Command, Plan};
+use crate::recent::RecentTexts;
 use crate::refusal::Refusal;
 use crate::scan::{Constants, Shape, scan};
 
@@ -25,6 +28,17 @@ pub struct Names<'a> {
     pub escapes: bool,
     /// The client's encoding is UTF8. Else only ASCII is read.
     pub utf8: bool,
+}
+
+/// The number of [`Names`], as a planner gives it: as long as numbers are equal, a text has the same
+/// plan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NamesNumber {
+    /// How often the planner has forgotten all: for another map or catalogue, say.
+    forgotten: u64,
+    reading: u32,
+    escapes: bool,
+    utf8: bool,
 }
 
 /// The plan of a text, and the text's constants.
@@ -49,7 +63,7 @@ struct Reading {
 type Known = Result<Arc<Plan>, Refusal>;
 
 /// The plans by shape, and for each the number of the reading.
-type Plans = HashMap<String, Vec<(u32, Known)>>;
+type Plans = HashMap<String, Vec<(u32, Known)>, RandomState>;
 
 /// Makes plans, and keeps those of the last texts.
 #[derive(Debug)]
@@ -58,11 +72,15 @@ pub struct Planner {
     catalogue: Arc<Catalogue>,
     functions: HashSet<String>,
     readings: Vec<Reading>,
+    /// How often all plans were forgotten.
+    forgotten: u64,
     /// Plans used since the last turn, and those before.
     young: Plans,
     old: Plans,
     young_bytes: usize,
     most_bytes: usize,
+    /// Texts with parameters, which come again.
+    recent: RecentTexts,
 }
 
 /// The most readings that are remembered.
@@ -85,10 +103,12 @@ impl Planner {
             catalogue,
             functions,
             readings: Vec::new(),
-            young: HashMap::new(),
-            old: HashMap::new(),
+            forgotten: 0,
+            young: Plans::default(),
+            old: Plans::default(),
             young_bytes: 0,
             most_bytes,
+            recent: RecentTexts::new(most_bytes / 4),
         }
     }
 
@@ -110,10 +130,12 @@ impl Planner {
     }
 
     fn forget(&mut self) {
+        self.forgotten += 1;
         self.readings.clear();
         self.young.clear();
         self.old.clear();
         self.young_bytes = 0;
+        self.recent.forget();
     }
 
     /// How many shapes have a plan.
@@ -123,6 +145,15 @@ impl Planner {
 
     /// The plan of a text.
     pub fn plan(&mut self, text: &[u8], names: &Names<'_>) -> Result<Planned, Refusal> {
+        self.planned(text, names, false)
+    }
+
+    /// The plan of a text that will come again, because its values are parameters.
+    pub fn plan_bound(&mut self, text: &[u8], names: &Names<'_>) -> Result<Planned, Refusal> {
+        self.planned(text, names, true)
+    }
+
+    fn planned(&mut self, text: &[u8], names: &Names<'_>, again: bool) -> Result<Planned, Refusal> {
         if !names.utf8 && !text.is_ascii() {
             return Err(
                 Refusal::unproved("the statement has characters that are not read")
@@ -134,10 +165,32 @@ impl Planner {
             let message = format!("search_path is longer than {MOST_PATH} bytes");
             return Err(Refusal::too_complex(message).hint("Set a shorter search_path."));
         }
-        let (shape, constants) = scan(text, names.escapes)?;
         let reading = self.reading(names);
+        let read_as = (reading, names.escapes);
+        if again && let Some(planned) = self.recent.find(text, read_as) {
+            return Ok(planned);
+        }
+        let (shape, constants) = scan(text, names.escapes)?;
         let plan = self.plan_of(&shape, reading)?;
-        Ok(Planned { plan, constants })
+        let planned = Planned { plan, constants };
+        if again {
+            self.recent.keep(text, read_as, &planned);
+        }
+        Ok(planned)
+    }
+
+    /// The number of a client's names; `None` if no text can be read with them.
+    pub fn number(&mut self, names: &Names<'_>) -> Option<NamesNumber> {
+        if names.search_path.is_some_and(|path| path.len() > MOST_PATH) {
+            return None;
+        }
+        let reading = self.reading(names);
+        Some(NamesNumber {
+            forgotten: self.forgotten,
+            reading,
+            escapes: names.escapes,
+            utf8: names.utf8,
+        })
     }
 
     /// The number of a reading.

@@ -103,6 +103,16 @@ impl Constants {
         })
     }
 
+    /// How many constants the text has.
+    pub(crate) fn count(&self) -> usize {
+        self.sorted.len()
+    }
+
+    /// How much memory the constants take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.sorted.len() * size_of::<Constant>()
+    }
+
     /// Where the constants stand in the text.
     pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> {
         let range = |constant: &Constant| constant.start as usize..constant.end as usize;
@@ -275,9 +285,10 @@ impl Scan<'_> {
         if last.is_some() && (token.blank || (touches && replaced)) {
             self.shape.push(b' ');
         }
-        match token.kind {
-            Kind::Word => self.shape.extend(bytes.iter().map(u8::to_ascii_lowercase)),
-            _ => self.shape.extend_from_slice(bytes),
+        let from = self.shape.len();
+        self.shape.extend_from_slice(bytes);
+        if token.kind == Kind::Word {
+            self.shape[from..].make_ascii_lowercase();
         }
     }
 

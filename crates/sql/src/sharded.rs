@@ -84,6 +84,9 @@ impl ShardedText {
 
     /// Reads a text.
     pub fn read(text: &[u8]) -> ShardedText {
+        if is_plainly_other(text) {
+            return ShardedText::Other;
+        }
         if let Some(Token::Word(first)) = Tokens::new(text).next() {
             return read_from(text, &first.to_ascii_lowercase());
         }
@@ -94,6 +97,28 @@ impl ShardedText {
             ShardedText::Other
         }
     }
+}
+
+/// True if a text begins with a word and a blank, and no command about the session or the transaction
+/// begins so. Nearly all texts do.
+fn is_plainly_other(text: &[u8]) -> bool {
+    let end = text.iter().position(|byte| !byte.is_ascii_alphabetic());
+    let Some((word, b' ')) = end.map(|end| (&text[..end], text[end])) else {
+        return false;
+    };
+    let others: &[&[u8]] = match word.len() {
+        0 => return false,
+        3 => &[b"end", b"set"],
+        4 => &[b"move", b"show"],
+        5 => &[b"abort", b"begin", b"close", b"fetch", b"reset", b"start"],
+        6 => &[b"commit"],
+        7 => &[b"discard", b"execute", b"prepare", b"release"],
+        8 => &[b"rollback", b"unlisten"],
+        9 => &[b"savepoint"],
+        10 => &[b"deallocate"],
+        _ => &[],
+    };
+    !others.iter().any(|other| other.eq_ignore_ascii_case(word))
 }
 
 /// True if the first command of a text ends a transaction, or may: `COMMIT AND CHAIN`, `ROLLBACK TO a`,
@@ -108,6 +133,11 @@ pub fn ends_first(text: &[u8]) -> bool {
 
 /// True if one of the commands of a text is `RESET ALL` or `DISCARD ALL`, as far as its words say.
 pub fn resets_all(text: &[u8]) -> bool {
+    let end = text.trim_ascii_end();
+    let text = end.strip_suffix(b";").unwrap_or(end);
+    if is_plainly_other(text) && !text.contains(&b';') {
+        return false;
+    }
     let mut tokens = Tokens::new(text);
     let mut begins = true;
     while let Some(token) = tokens.next() {
@@ -321,6 +351,34 @@ mod tests {
     use super::*;
 
     #[test]
+    fn no_command_about_the_session_is_passed_over() {
+        for first in ["begin", "execute", "PREPARE", "Set", "deallocate"] {
+            assert!(
+                !is_plainly_other(format!("{first} a").as_bytes()),
+                "{first}"
+            );
+        }
+        let texts = [
+            "fetch a",
+            "unlisten a",
+            "move a",
+            "savepoint a",
+            "start transaction",
+        ];
+        for text in texts {
+            assert_ne!(
+                ShardedText::read(text.as_bytes()),
+                ShardedText::Other,
+                "{text}"
+            );
+        }
+        for text in ["", " ", "--x\n begin ", "/**/set a=1", "set\ta=1", "commit"] {
+            assert!(!is_plainly_other(text.as_bytes()), "{text}");
+        }
+        assert!(is_plainly_other(b"SELECT 1"));
+    }
+
+    #[test]
     fn commands_that_run_again() {
         for (text, expected) in [
             ("show all", Some(false)),
@@ -331,7 +389,10 @@ mod tests {
             ("set local app.tenant to '17'", Some(true)),
             ("set local transform_null_equals = on", None),
             ("set local time zone 'UTC'", None),
-            ("set transaction isolation level repeatable read", Some(true)),
+            (
+                "set transaction isolation level repeatable read",
+                Some(true),
+            ),
             ("set transaction snapshot '1'", None),
             ("set local search_path = x", None),
             ("set statement_timeout = '1s'", None),

@@ -139,6 +139,7 @@ impl Pooler {
         let statement = BoundText {
             text: Some(question.sql.as_bytes()),
             parameters: parameters.collect(),
+            again: false,
         };
         let decision = Sharded::new(map.clone(), None).decide(&statement, &mut reader, true);
         route_row(map, decision, reader.noted.refusal())

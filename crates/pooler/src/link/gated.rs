@@ -1,6 +1,8 @@
 //! The messages of a client of a sharded database, while it has a server: what belongs to another
 //! shard is refused ([`crate::shard`]).
 
+use std::sync::Arc;
+
 use howdah_wire::backend::Status;
 use howdah_wire::frame::{HEADER, Header};
 use howdah_wire::frontend::BindNames;
@@ -22,7 +24,9 @@ use crate::shard::bound_text::{BoundText, Decision};
 use crate::shard::error::ShardError;
 use crate::shard::group::{GroupRead, read_group};
 use crate::shard::hint_of;
+use crate::shard::noted::Noted;
 use crate::shard::transaction::AfterBegin;
+use crate::statement::Statement;
 
 impl Upstream<'_> {
     /// Looks at a message before it is sent. True if the message is handled.
@@ -54,7 +58,7 @@ impl Upstream<'_> {
                 .map_or(Ok(()), |of| of.function_call()),
             // Howdah does not remember the text.
             tag::PARSE if is_long_parse(chunk.rest(), header) => {
-                self.gate_statement(&BoundText::query(None))?
+                self.gate_statement(&BoundText::query(None), None)?
             }
             tag::BIND => self.gate_bind(chunk, header)?,
             _ => Ok(()),
@@ -103,7 +107,8 @@ impl Upstream<'_> {
                 return Ok(true);
             }
             _ => {
-                let fits = self.gate_statement(&BoundText::query(text))?;
+                let handed = self.handed(chunk.at, None);
+                let fits = self.gate_statement(&BoundText::query(text), handed)?;
                 self.resets_hints(fits.is_ok(), text.unwrap_or_default());
                 fits
             }
@@ -225,7 +230,7 @@ impl Upstream<'_> {
     ) -> Result<Result<(), ShardError>, Flow> {
         let Some(body) = whole(chunk, header) else {
             self.hold_for_gate(header)?;
-            return self.gate_statement(&BoundText::query(None));
+            return self.gate_statement(&BoundText::query(None), None);
         };
         let Some(names) = BindNames::read(body) else {
             // PostgreSQL answers with its own error.
@@ -255,26 +260,53 @@ impl Upstream<'_> {
             }
             _ => {}
         }
-        let fits = self.gate_statement(&BoundText::bound(&statement.definition, body))?;
+        let handed = self.handed(chunk.at, Some(&statement));
+        let bound = match handed {
+            // The values have said all.
+            Some(_) => BoundText::query(Some(statement.text())),
+            None => BoundText::bound(&statement.definition, body),
+        };
+        let fits = self.gate_statement(&bound, handed)?;
         self.resets_hints(fits.is_ok(), statement.text());
         Ok(fits)
     }
 
-    /// Whether a statement may run on the client's server.
+    /// True if the transaction has changed where names are looked up.
+    fn is_private(&self) -> bool {
+        let changes = &self.server.session.changes;
+        changes.are_private() || changes.looks_elsewhere()
+    }
+
+    /// Where the message that begins here belongs, a Query or the Bind of this statement, if that was
+    /// found before the client had its server, and by what still counts.
+    fn handed(&mut self, at: usize, statement: Option<&Arc<Statement>>) -> Option<Decision> {
+        let placed = self.placed.take_if(|placed| placed.is_of(at, statement))?;
+        let is_private = self.is_private();
+        let planning = self.planning.as_mut()?;
+        let mut reader = planning.reader(self.client, self.tracked, is_private);
+        placed.unchanged(&mut reader)
+    }
+
+    /// Whether a statement may run on the client's server. `handed`: where it belongs, if that is known.
     fn gate_statement(
         &mut self,
         statement: &BoundText<'_>,
+        handed: Option<Decision>,
     ) -> Result<Result<(), ShardError>, Flow> {
         let at = self.shard();
-        let changes = &self.server.session.changes;
-        let is_private = changes.are_private() || changes.looks_elsewhere();
+        let is_private = self.is_private();
         let is_over = self.server.status == Status::Idle && !self.client.is_pinned();
         let sharded = self.client.sharded.as_deref();
         let sharded = sharded.expect("the database is sharded");
-        let planning = self.planning.as_mut().expect("the database is sharded");
-        let mut reader = planning.reader(self.client, self.tracked, is_private);
-        let decision = sharded.decide(statement, &mut reader, sharded.has_all());
-        let noted = std::mem::take(&mut reader.noted);
+        let (decision, noted) = match handed {
+            Some(decision) => (decision, Noted::default()),
+            None => {
+                let planning = self.planning.as_mut().expect("the database is sharded");
+                let mut reader = planning.reader(self.client, self.tracked, is_private);
+                let decision = sharded.decide(statement, &mut reader, sharded.has_all());
+                (decision, reader.noted)
+            }
+        };
         if let Decision::NeedsCatalogue { unknown } = decision {
             return Err(Flow::NeedCatalogue { unknown });
         }
@@ -327,16 +359,16 @@ impl Upstream<'_> {
     /// The first message of a group in a transaction that runs on a guess: a statement of the group may
     /// belong elsewhere.
     fn gate_group(&mut self, chunk: &Chunk<'_>, header: Header) -> Result<(), Flow> {
-        let at = self.shard();
         let sharded = self.client.sharded.as_deref();
         let sharded = sharded.expect("the database is sharded");
         let is_guessed = sharded.transaction.is_guessed();
         if !is_guessed || !matches!(header.tag, tag::PARSE | tag::BIND) || !self.may_leave() {
             return Ok(());
         }
+        let at = self.shard();
         let planning = self.planning.as_mut().expect("the database is sharded");
         let mut reader = planning.reader(self.client, self.tracked, false);
-        let read = read_group(self.client, chunk.rest(), &mut |statement| {
+        let read = read_group(self.client, chunk.rest(), &mut |statement, _, _| {
             sharded.decide(&statement, &mut reader, sharded.has_all())
         });
         let decision = match read {

@@ -21,6 +21,7 @@ use crate::queries::watched::Watching;
 use crate::server::Server;
 use crate::session::Tracking;
 use crate::shard::Placing;
+use crate::shard::placed::Placed;
 use crate::shard::planning::Planning;
 
 /// The result of handling a chunk.
@@ -65,6 +66,7 @@ impl Pooler {
         if !chunk.fresh {
             self.clients.at_mut(id).inbox.take_gist(&mut read.gist);
         }
+        let mut placed = None;
         if self.clients.at(id).linked_server().is_none() {
             loop {
                 if let Err(flow) = self.ahead(id, chunk, &mut read, out) {
@@ -74,7 +76,10 @@ impl Pooler {
                     break;
                 }
                 match self.place_sharded(id, chunk, out) {
-                    Ok(Placing::Goes) => break,
+                    Ok(Placing::Goes(decision)) => {
+                        placed = decision;
+                        break;
+                    }
                     Ok(Placing::Done) => read.forget(),
                     Err(flow) => return self.stopped(id, flow, chunk, &mut read, out),
                 }
@@ -90,7 +95,7 @@ impl Pooler {
             return After::Keep;
         }
         let from = chunk.at;
-        let flow = self.run_upstream(id, chunk, &mut read, out);
+        let flow = self.run_upstream(id, chunk, (&mut read, placed), out);
         if let Some(is_begin) = self.clients.at(id).may_be_sent_again() {
             self.guard_read((id, is_begin), &chunk.bytes[from..], chunk.at - from);
         }
@@ -184,7 +189,7 @@ impl Pooler {
         &mut self,
         id: ClientId,
         chunk: &mut Chunk<'_>,
-        read: &mut QueryRead,
+        (read, placed): (&mut QueryRead, Option<Placed<'_>>),
         out: &mut Out,
     ) -> Flow {
         let now = self.now;
@@ -222,16 +227,16 @@ impl Pooler {
         });
         let renames = login.renames(globals.max_prepared_statements);
         let schema = login.schema;
+        let (terms, share, keepers, home) = login.for_messages();
         let planning = client.sharded.is_some().then(|| {
             let schema = self.shared.statements.schema(schema);
             let lore = self.shard_lore.get_mut(&client.who.database);
             let planner = lore.and_then(|lore| lore.planner(schema, None));
             let map = &client.sharded.as_ref()?.map;
             let tally = self.shard_tallies.of(&client.who.database, map, now);
-            Some(Box::new(Planning::new(planner, tally, login)))
+            Some(Box::new(Planning::new(planner, tally, home)))
         });
         let planning = planning.flatten();
-        let (terms, share, keepers) = login.for_messages();
         let mut upstream = Upstream {
             id,
             client,
@@ -247,6 +252,7 @@ impl Pooler {
             share,
             keepers,
             planning,
+            placed,
             out,
             counts: upstream::SentCounts::default(),
         };

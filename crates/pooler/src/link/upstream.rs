@@ -22,6 +22,7 @@ use crate::opening::QueryRead;
 use crate::params::Tracked;
 use crate::queries::watched::Watching;
 use crate::server::Server;
+use crate::shard::placed::Placed;
 use crate::shard::planning::Planning;
 use crate::statement::{self, Interner, Keepers, Named, SchemaId, Statement};
 
@@ -122,6 +123,8 @@ pub struct Upstream<'a> {
     pub keepers: &'a mut Keepers,
     /// What plans need, if the client's database is sharded.
     pub planning: Option<Box<Planning<'a>>>,
+    /// Where a message of the chunk belongs, as was found before the client had the server.
+    pub(crate) placed: Option<Placed<'a>>,
     /// The list of actions.
     pub out: &'a mut Out,
     /// The counters.

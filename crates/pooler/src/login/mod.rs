@@ -3,6 +3,7 @@
 
 mod count;
 pub mod greeting;
+pub mod home;
 pub mod key;
 pub mod secrets;
 pub mod terms;
@@ -20,6 +21,7 @@ use crate::errors::ErrorCounts;
 use crate::event::Time;
 use crate::keyed::{HasKey, Keyed};
 use crate::login::greeting::{Greeting, Wishes};
+use crate::login::home::Home;
 use crate::login::secrets::Secrets;
 use crate::pool::key::PoolId;
 use crate::reads::lore::LoginReads;
@@ -210,10 +212,16 @@ impl Login {
         }
     }
 
-    /// What the messages of its clients need: its settings, its share of the account, and which of
-    /// its servers have a statement.
-    pub(crate) fn for_messages(&mut self) -> (&Terms, &Arc<Allowance>, &mut Keepers) {
-        (&self.terms, &self.share, &mut self.keepers)
+    /// What the messages of its clients need: its settings, its share of the account, which of its
+    /// servers have a statement, and what plans need.
+    pub(crate) fn for_messages(&mut self) -> (&Terms, &Arc<Allowance>, &mut Keepers, Home<'_>) {
+        let home = Home::new(&self.terms.database, &self.key, self.welcome.as_ref());
+        (&self.terms, &self.share, &mut self.keepers, home)
+    }
+
+    /// What plans of its clients' statements need, if its database is a shard.
+    pub(crate) fn as_home(&self) -> Home<'_> {
+        Home::new(&self.terms.database, &self.key, self.welcome.as_ref())
     }
 
     /// The volatile functions of the database, if single reads go to standbys.

@@ -15,6 +15,8 @@ pub struct BoundText<'a> {
     pub text: Option<&'a [u8]>,
     /// The parameters of its Bind.
     pub parameters: Vec<Given<'a>>,
+    /// A Bind brings the values, so the text will come again with others.
+    pub again: bool,
 }
 
 /// What reads statements.
@@ -68,7 +70,10 @@ impl Decision {
             Decision::NoKey(kind) | Decision::Guess { kind, .. } => kind,
             _ => return false,
         };
-        matches!(kind, NoKey::Any | NoKey::Begin | NoKey::End | NoKey::Setting)
+        matches!(
+            kind,
+            NoKey::Any | NoKey::Begin | NoKey::End | NoKey::Setting
+        )
     }
 
     /// The only shard that is right, if there is one.
@@ -88,6 +93,7 @@ impl<'a> BoundText<'a> {
         BoundText {
             text,
             parameters: Vec::new(),
+            again: false,
         }
     }
 
@@ -101,6 +107,7 @@ impl<'a> BoundText<'a> {
             parameters: values
                 .and_then(|values| parameters(types, values))
                 .unwrap_or_default(),
+            again: true,
         }
     }
 }

@@ -63,7 +63,10 @@ impl Sharded {
         let Some(planner) = reader.planner.as_deref_mut() else {
             return Ok(Decision::NeedsCatalogue { unknown: false });
         };
-        let planned = planner.plan(text, &reader.names);
+        let planned = match statement.again {
+            true => planner.plan_bound(text, &reader.names),
+            false => planner.plan(text, &reader.names),
+        };
         let verdict = match &planned {
             Ok(Planned { plan, .. }) if plan.has_unknown_name && !is_final && hint.is_none() => {
                 return Ok(Decision::NeedsCatalogue { unknown: true });

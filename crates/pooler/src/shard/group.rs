@@ -1,6 +1,8 @@
 //! A group of the extended protocol, before its client has a server: which of its statements says
 //! the shard, and whether Howdah itself can answer all of it.
 
+use std::sync::Arc;
+
 use howdah_shard::NoKey;
 use howdah_wire::frame::{HEADER, cstr, header};
 use howdah_wire::frontend::BindNames;
@@ -10,6 +12,8 @@ use crate::client::Client;
 use crate::effect::ShardedText;
 use crate::limits;
 use crate::shard::bound_text::{BoundText, Decision};
+use crate::shard::placed::Definition;
+use crate::statement::Statement;
 
 /// What a group is, as far as it has come.
 #[derive(Debug)]
@@ -75,11 +79,15 @@ struct GroupReader<'a, 'c> {
     steps: Option<Vec<CommandStep<'a>>>,
 }
 
-/// Reads the group that begins these bytes. `decide` says where a statement belongs.
+/// Says where a statement belongs whose Bind begins at this byte of the group.
+type Decide<'f, 'a, 'c> =
+    dyn FnMut(BoundText<'_>, usize, Definition<'a, &'c Arc<Statement>>) -> Decision + 'f;
+
+/// Reads the group that begins these bytes.
 pub fn read_group<'a: 'c, 'c>(
     client: &'c Client,
     bytes: &'a [u8],
-    decide: &mut dyn FnMut(BoundText<'_>) -> Decision,
+    decide: &mut Decide<'_, 'a, 'c>,
 ) -> GroupRead<'a> {
     let mut reader = GroupReader {
         client,
@@ -109,7 +117,7 @@ pub fn read_group<'a: 'c, 'c>(
         match header.tag {
             tag::PARSE => reader.parse(body),
             tag::BIND => {
-                if let Some(read) = reader.bind(body, decide) {
+                if let Some(read) = reader.bind(body, at, decide) {
                     return read;
                 }
             }
@@ -145,7 +153,8 @@ impl<'a: 'c, 'c> GroupReader<'a, 'c> {
     fn bind(
         &mut self,
         body: &'a [u8],
-        decide: &mut dyn FnMut(BoundText<'_>) -> Decision,
+        at: usize,
+        decide: &mut Decide<'_, 'a, 'c>,
     ) -> Option<GroupRead<'a>> {
         let names = BindNames::read(body);
         let definition = names
@@ -155,14 +164,15 @@ impl<'a: 'c, 'c> GroupReader<'a, 'c> {
             // PostgreSQL says that there is no such statement.
             return Some(self.goes_anywhere());
         };
-        let text = cstr(definition).map_or(definition, |(text, _)| text);
+        let bytes = definition.bytes();
+        let text = cstr(bytes).map_or(bytes, |(text, _)| text);
         let read = ShardedText::read(text);
         if !matches!(read, ShardedText::Other | ShardedText::Prepares) {
             self.commands.push(text);
         }
         let can = read.is_own() && names.portal.is_empty();
         self.step(can, CommandStep::Bind);
-        match decide(BoundText::bound(definition, body)) {
+        match decide(BoundText::bound(bytes, body), at, definition) {
             Decision::NoKey(kind) => {
                 self.is_guess = false;
                 self.says(kind);
@@ -180,7 +190,10 @@ impl<'a: 'c, 'c> GroupReader<'a, 'c> {
     /// What says most counts: after it, what reads tables or locks.
     fn says(&mut self, kind: NoKey) {
         let says_little = |kind: &NoKey| {
-            matches!(kind, NoKey::Any | NoKey::Begin | NoKey::Setting | NoKey::Savepoint)
+            matches!(
+                kind,
+                NoKey::Any | NoKey::Begin | NoKey::Setting | NoKey::Savepoint
+            )
         };
         if self.kind.as_ref().is_none_or(says_little) {
             self.kind = Some(kind);
@@ -189,7 +202,7 @@ impl<'a: 'c, 'c> GroupReader<'a, 'c> {
 
     fn describe(&mut self, body: &'a [u8]) {
         let text = match body {
-            [b'S', name @ .., 0] => self.definition(name),
+            [b'S', name @ .., 0] => self.definition(name).map(Definition::bytes),
             b"P\0" => self.commands.last().copied(),
             _ => None,
         };
@@ -273,7 +286,9 @@ impl<'a: 'c, 'c> GroupReader<'a, 'c> {
     }
 
     fn has_step(&self, step: &CommandStep<'_>) -> bool {
-        self.steps.as_ref().is_some_and(|steps| steps.contains(step))
+        self.steps
+            .as_ref()
+            .is_some_and(|steps| steps.contains(step))
     }
 
     /// True if the group has a SET, RESET or SHOW of a hint.
@@ -282,12 +297,12 @@ impl<'a: 'c, 'c> GroupReader<'a, 'c> {
     }
 
     /// A statement of the group or of the client: its text, and the types that its Parse declares.
-    fn definition(&self, name: &[u8]) -> Option<&'c [u8]> {
+    fn definition(&self, name: &[u8]) -> Option<Definition<'a, &'c Arc<Statement>>> {
         let mut of_group = self.parsed.iter().rev();
-        let found = of_group.find(|(of, _)| *of == name);
-        found
-            .map(|(_, definition)| *definition)
-            .or_else(|| named(self.client, name))
+        match of_group.find(|(of, _)| *of == name) {
+            Some((_, definition)) => Some(Definition::OfGroup(definition)),
+            None => named(self.client, name).map(Definition::OfClient),
+        }
     }
 }
 
@@ -299,11 +314,10 @@ pub fn is_hint(text: &[u8]) -> bool {
     )
 }
 
-/// A client's statement: its text, and the types that its Parse declares.
-fn named<'a>(client: &'a Client, name: &[u8]) -> Option<&'a [u8]> {
-    let statement = match name {
+/// A client's statement.
+fn named<'a>(client: &'a Client, name: &[u8]) -> Option<&'a Arc<Statement>> {
+    match name {
         b"" => client.statements.unnamed(),
         name => client.statements.get(name).map(|named| &named.statement),
-    };
-    statement.map(|statement| &*statement.definition)
+    }
 }

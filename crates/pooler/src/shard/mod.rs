@@ -21,6 +21,7 @@ pub(crate) mod kept_map;
 pub mod lore;
 pub mod noted;
 mod place;
+pub(crate) mod placed;
 pub mod planning;
 mod read;
 pub mod rehearsal;
@@ -246,6 +247,12 @@ impl Sharded {
     /// The group under way binds a statement; or it begins, and has bound none.
     pub(crate) fn binds(&mut self, bound: bool) {
         self.bound = bound;
+    }
+
+    /// True if a decision about the client's statement may be handed on: the client says nothing that
+    /// holds for less than its session, and nothing but the decision counts.
+    fn hands_on(&self) -> bool {
+        self.local.is_none() && !self.is_final && !self.rehearses()
     }
 
     /// True if the catalogue has been read again for the client's statement.

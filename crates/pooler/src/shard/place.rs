@@ -21,27 +21,38 @@ use crate::shard::Sharded;
 use crate::shard::bound_text::{BoundText, Decision, PlanReader};
 use crate::shard::error::ShardError;
 use crate::shard::group::{CommandGroup, CommandStep, GroupRead, read_group};
+use crate::shard::placed::{Basis, Placed, PlacedMessage};
 use crate::shard::planning::Planning;
 use crate::statement::Named;
 
 /// What has become of a message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Placing {
+#[derive(Debug)]
+pub(crate) enum Placing<'a> {
     /// The client is in the login of the message's shard, and needs a server.
-    Goes,
+    Goes(Option<Placed<'a>>),
     /// Howdah has answered.
     Done,
+}
+
+impl<'a> Placing<'a> {
+    /// A message that goes takes its decision along.
+    fn with(self, placed: Option<Placed<'a>>) -> Placing<'a> {
+        match self {
+            Placing::Goes(_) => Placing::Goes(placed),
+            Placing::Done => Placing::Done,
+        }
+    }
 }
 
 impl Pooler {
     /// Brings a client without a server to the shard of its next message, or answers the message.
     #[cold]
-    pub(crate) fn place_sharded(
+    pub(crate) fn place_sharded<'a>(
         &mut self,
         id: ClientId,
-        chunk: &mut Chunk<'_>,
+        chunk: &mut Chunk<'a>,
         out: &mut Out,
-    ) -> Result<Placing, Flow> {
+    ) -> Result<Placing<'a>, Flow> {
         let Some(Ok(header)) = header(chunk.rest()) else {
             return Err(Flow::Partial);
         };
@@ -66,13 +77,13 @@ impl Pooler {
         Ok(placing)
     }
 
-    fn place_query(
+    fn place_query<'a>(
         &mut self,
         id: ClientId,
-        chunk: &mut Chunk<'_>,
+        chunk: &mut Chunk<'a>,
         header: Header,
         out: &mut Out,
-    ) -> Result<Placing, Flow> {
+    ) -> Result<Placing<'a>, Flow> {
         let text = self.text_of_query(id, chunk, header)?;
         let sharded = self.sharded_mut(id);
         let answer = match text {
@@ -94,11 +105,17 @@ impl Pooler {
             }
             Some(Err(error)) => return Ok(self.refuse_ahead(id, &error, (chunk, header), out)),
         }
-        let decision = self.decide_ahead(id, |_, sharded, reader| {
+        let (decision, basis) = self.decide_ahead(id, |_, sharded, reader| {
             sharded.decide(&BoundText::query(text), reader, sharded.has_all())
         })?;
+        let message = PlacedMessage {
+            at: chunk.at,
+            binds: None,
+        };
+        let placed = Placed::new(message, &decision, basis);
         self.sharded_mut(id).transaction.fails_at_server();
-        Ok(self.goes(id, decision, (chunk, header), out))
+        let placing = self.goes(id, decision, (chunk, header), out);
+        Ok(placing.with(placed))
     }
 
     /// The text of a Query; `None` if it is too long to be held.
@@ -125,27 +142,34 @@ impl Pooler {
         await_whole(client, &share, false, header)
     }
 
-    fn place_group(
+    fn place_group<'a>(
         &mut self,
         id: ClientId,
-        chunk: &mut Chunk<'_>,
+        chunk: &mut Chunk<'a>,
         header: Header,
         out: &mut Out,
-    ) -> Result<Placing, Flow> {
-        let bytes = chunk.rest();
+    ) -> Result<Placing<'a>, Flow> {
+        let (bytes, from) = (chunk.rest(), chunk.at);
         let failed = self.sharded(id).transaction.status() == Status::Failed;
         let mut commands = None;
         let mut partial = None;
-        let decision = self.decide_ahead(id, |client, sharded, reader| {
-            (commands, partial) = (None, None);
-            let mut first = None;
-            let read = read_group(client, bytes, &mut |statement| {
-                let ends = *first.get_or_insert(statement.text.is_some_and(ends_first));
-                if failed && !ends {
+        let mut first_bind = None;
+        let (decision, basis) = self.decide_ahead(id, |client, sharded, reader| {
+            (commands, partial, first_bind) = (None, None, None);
+            let mut ends = None;
+            let read = read_group(client, bytes, &mut |statement, at, definition| {
+                let mut first_ends =
+                    || *ends.get_or_insert_with(|| statement.text.is_some_and(ends_first));
+                let decision = if failed && !first_ends() {
                     Decision::Refused(ShardError::aborted())
                 } else {
                     sharded.decide(&statement, reader, sharded.has_all())
-                }
+                };
+                first_bind.get_or_insert_with(|| {
+                    let (at, binds) = (from + at, Some(definition.kept()));
+                    (PlacedMessage { at, binds }, decision.clone())
+                });
+                decision
             });
             match read {
                 GroupRead::Commands(group) => {
@@ -179,17 +203,21 @@ impl Pooler {
         {
             return Ok(Placing::Done);
         }
+        let placed = first_bind
+            .filter(|_| !failed)
+            .and_then(|(message, decision)| Placed::new(message, &decision, basis));
         self.sharded_mut(id).transaction.fails_at_server();
-        Ok(self.goes(id, decision, (chunk, header), out))
+        let placing = self.goes(id, decision, (chunk, header), out);
+        Ok(placing.with(placed))
     }
 
-    /// Where a statement of a client without a server belongs. The client waits if the catalogue must
-    /// be read for that.
+    /// Where a statement of a client without a server belongs, and what that goes by if it may be
+    /// handed on. The client waits if the catalogue must be read for that.
     fn decide_ahead(
         &mut self,
         id: ClientId,
         mut decide: impl FnMut(&Client, &Sharded, &mut PlanReader<'_>) -> Decision,
-    ) -> Result<Decision, Flow> {
+    ) -> Result<(Decision, Option<Basis>), Flow> {
         loop {
             let client = self.clients.at(id);
             let login = self
@@ -204,11 +232,12 @@ impl Pooler {
                 .expect("the database is sharded")
                 .map;
             let tally = self.shard_tallies.of(&client.who.database, map, self.now);
-            let mut planning = Planning::new(planner, tally, login);
+            let mut planning = Planning::new(planner, tally, login.as_home());
             let mut reader = planning.reader(client, &self.shared.tracked, false);
             let sharded = client.sharded.as_deref().expect("the database is sharded");
             let decision = decide(client, sharded, &mut reader);
             let noted = std::mem::take(&mut reader.noted);
+            let basis = sharded.hands_on().then(|| reader.basis()).flatten();
             planning.count_ahead(&decision, &noted);
             match decision {
                 Decision::NeedsCatalogue { unknown } => {
@@ -216,7 +245,7 @@ impl Pooler {
                         return Err(self.waits_to_be_placed(id));
                     }
                 }
-                decision => return Ok(decision),
+                decision => return Ok((decision, basis)),
             }
         }
     }
@@ -331,7 +360,7 @@ impl Pooler {
         decision: Decision,
         (chunk, header): (&mut Chunk<'_>, Header),
         out: &mut Out,
-    ) -> Placing {
+    ) -> Placing<'static> {
         let guesses = matches!(decision, Decision::Guess { .. });
         let is_free = decision.is_free();
         let shard = self
@@ -344,7 +373,7 @@ impl Pooler {
         match shard.and_then(|shard| self.enter_shard(id, shard)) {
             Ok(()) => {
                 self.sharded_mut(id).transaction.guesses(guesses);
-                Placing::Goes
+                Placing::Goes(None)
             }
             Err(error) => self.refuse_ahead(id, &error, (chunk, header), out),
         }
@@ -392,7 +421,7 @@ impl Pooler {
         error: &ShardError,
         (chunk, header): (&mut Chunk<'_>, Header),
         out: &mut Out,
-    ) -> Placing {
+    ) -> Placing<'static> {
         let sharded = self.sharded_mut(id);
         sharded.transaction.fails();
         let status = sharded.transaction.status();

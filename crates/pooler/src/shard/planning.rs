@@ -1,14 +1,10 @@
 //! What plans of a client's statements need: the planner, and how the client's names are looked up.
 
-use std::sync::Arc;
-
 use howdah_shard::Names;
 
 use crate::client::Client;
-use crate::config::Database;
-use crate::login::Login;
-use crate::login::key::{LoginKey, Parameter};
-use crate::params::Tracked;
+use crate::login::home::Home;
+use crate::params::{self, Tracked};
 use crate::session::settings::value;
 use crate::shard::bound_text::PlanReader;
 use crate::shard::lore::PlannerInUse;
@@ -22,11 +18,8 @@ pub struct Planning<'a> {
     pub planner: Option<PlannerInUse<'a>>,
     /// The counts of the database.
     pub(super) tally: &'a mut ShardTally,
-    /// The entry of the client's shard.
-    database: Arc<Database>,
-    key: Arc<LoginKey>,
-    /// What the shard reported at the last login.
-    reported: Option<Arc<[Parameter]>>,
+    /// The client's shard.
+    home: Home<'a>,
 }
 
 impl<'a> Planning<'a> {
@@ -34,21 +27,18 @@ impl<'a> Planning<'a> {
     pub fn new(
         planner: Option<PlannerInUse<'a>>,
         tally: &'a mut ShardTally,
-        login: &Login,
+        home: Home<'a>,
     ) -> Planning<'a> {
-        let welcome = login.welcome.as_ref();
         Planning {
             planner,
             tally,
-            database: login.terms.database.clone(),
-            key: login.key.clone(),
-            reported: welcome.map(|welcome| welcome.parameters.clone()),
+            home,
         }
     }
 
     /// The name of the client's shard.
     pub fn shard(&self) -> &str {
-        &self.key.database
+        &self.home.key.database
     }
 
     /// The reader of a client's statements. `is_private`: the transaction has changed where names are
@@ -59,24 +49,29 @@ impl<'a> Planning<'a> {
         tracked: &Tracked,
         is_private: bool,
     ) -> PlanReader<'b> {
-        let parameter = |name: &[u8]| client.params.as_ref()?.get(tracked.position(name)?);
+        let parameter = |position| client.params.as_ref()?.get(position);
         let session = client.session.as_deref();
         let set = |name: &[u8]| session.and_then(|session| value(&session.settings, name));
         let text = |bytes: &'b [u8]| std::str::from_utf8(bytes).unwrap_or_default();
         let path = set(b"search_path")
-            .or_else(|| parameter(b"search_path"))
+            .or_else(|| parameter(tracked.search_path()?))
             .map(text);
-        let pooled = &*self.key.user;
+        let Home {
+            database,
+            key,
+            reported,
+        } = self.home;
+        let pooled = &*key.user;
         let of_server = || {
-            let member = self.database.member(pooled)?.parameters.as_ref();
+            let member = database.member(pooled)?.parameters.as_ref();
             member?.get("search_path")
         };
-        let of_entry = || self.database.parameters.as_ref()?.get("search_path");
-        let login = self.database.server_user(pooled);
+        let of_entry = || database.parameters.as_ref()?.get("search_path");
+        let login = database.server_user(pooled);
         let role = set(b"role").map(text).filter(|role| *role != "none");
-        let mut reported = self.reported.iter().flat_map(|all| all.iter());
+        let mut reported = reported.iter();
         let server = reported.find(|(name, _)| **name == *b"server_encoding");
-        let utf8 = parameter(b"client_encoding").is_some_and(is_utf8);
+        let utf8 = parameter(params::ENCODING).is_some_and(is_utf8);
         let (planner, trouble) = match &mut self.planner {
             Some(plans) => (Some(&mut *plans.planner), plans.trouble.as_ref()),
             None => (None, None),
@@ -91,7 +86,7 @@ impl<'a> Planning<'a> {
                 login,
                 search_path: path.or_else(of_server).or_else(of_entry),
                 has_temporary: client.has_temporary(),
-                escapes: parameter(b"standard_conforming_strings")
+                escapes: parameter(params::STANDARD_STRINGS)
                     .is_some_and(|value| value.eq_ignore_ascii_case(b"off")),
                 utf8,
             },
@@ -104,6 +99,9 @@ impl<'a> Planning<'a> {
 
 /// True for the names of UTF8, which PostgreSQL reads without case and signs.
 fn is_utf8(name: &[u8]) -> bool {
+    if name == b"UTF8" {
+        return true;
+    }
     let letters = name.iter().filter(|byte| byte.is_ascii_alphanumeric());
     let name: Vec<u8> = letters.map(u8::to_ascii_lowercase).collect();
     matches!(&*name, b"utf8" | b"unicode")

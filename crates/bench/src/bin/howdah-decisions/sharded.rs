@@ -5,6 +5,7 @@ use std::sync::Arc;
 use howdah_bench::session::message;
 use howdah_pooler::event::{Event, Peer};
 use howdah_pooler::mail::Mail;
+use howdah_pooler::shard::lore::CatalogueQuestion;
 use howdah_shard::{CatalogueReader, Part};
 
 use crate::{World, bound, query, ready, rows};
@@ -121,8 +122,9 @@ fn sharded(settings: &str, first: &[u8], answer: &[u8]) -> Result<World, String>
     }
     let catalogue = Arc::new(reader.finish());
     world.server = None;
+    let question = CatalogueQuestion::default();
     for shard in SHARDS {
-        let told = Mail::ShardCatalogue(shard.into(), 0, catalogue.clone());
+        let told = Mail::ShardCatalogue(shard.into(), question, catalogue.clone());
         world.happen(Event::Mail(told));
     }
     match world.server {
