@@ -28,6 +28,8 @@ const FILE_FRESH: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 /// A set is fetched because of unknown keys, or after a failure, at most once in this time.
 const ONCE_IN: Duration = Duration::from_secs(60);
+/// The same, while there are no keys at all.
+const WITHOUT_KEYS: Duration = Duration::from_secs(1);
 /// The largest set of keys in a file, in bytes.
 const LARGEST: u64 = 1 << 20;
 
@@ -147,13 +149,12 @@ impl Issuer {
     ) {
         let _turn = self.turn.lock().await;
         let pause = match rules.keys {
+            _ if self.known().keys.is_none() => WITHOUT_KEYS,
             KeysAt::File(_) => FILE_FRESH,
             _ => ONCE_IN,
         };
         let lately = self.known().asked.is_some_and(|at| at.elapsed() < pause);
-        let has_some = self.known().keys.is_some();
-        // Without any keys, each login may try.
-        if self.usable(fresh, unfit).is_some() || lately && has_some {
+        if self.usable(fresh, unfit).is_some() || lately {
             return;
         }
         self.known().asked = Some(Instant::now());
