@@ -327,7 +327,10 @@ mod tests {
             ("set local statement_timeout = '1s'", Some(true)),
             ("set local app.tenant to '17'", Some(true)),
             ("set local time zone 'UTC'", None),
-            ("set transaction isolation level repeatable read", Some(true)),
+            (
+                "set transaction isolation level repeatable read",
+                Some(true),
+            ),
             ("set transaction snapshot '1'", None),
             ("set local search_path = x", None),
             ("set statement_timeout = '1s'", None),

@@ -68,7 +68,10 @@ impl Decision {
             Decision::NoKey(kind) | Decision::Guess { kind, .. } => kind,
             _ => return false,
         };
-        matches!(kind, NoKey::Any | NoKey::Begin | NoKey::End | NoKey::Setting)
+        matches!(
+            kind,
+            NoKey::Any | NoKey::Begin | NoKey::End | NoKey::Setting
+        )
     }
 
     /// The only shard that is right, if there is one.

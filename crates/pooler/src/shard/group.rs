@@ -178,7 +178,10 @@ impl<'a: 'c, 'c> GroupReader<'a, 'c> {
     /// What says most counts: after it, what reads tables or locks.
     fn says(&mut self, kind: NoKey) {
         let says_little = |kind: &NoKey| {
-            matches!(kind, NoKey::Any | NoKey::Begin | NoKey::Setting | NoKey::Savepoint)
+            matches!(
+                kind,
+                NoKey::Any | NoKey::Begin | NoKey::Setting | NoKey::Savepoint
+            )
         };
         if self.kind.as_ref().is_none_or(says_little) {
             self.kind = Some(kind);
@@ -219,8 +222,7 @@ impl<'a: 'c, 'c> GroupReader<'a, 'c> {
 
     /// The group ends at this length, with a Sync or in a Flush.
     fn ends(mut self, length: usize, synced: bool) -> GroupRead<'a> {
-        let all_run =
-            (0..self.commands.len()).all(|at| self.has_step(&CommandStep::Execute(at)));
+        let all_run = (0..self.commands.len()).all(|at| self.has_step(&CommandStep::Execute(at)));
         let closes = |step: &CommandStep<'_>| matches!(step, CommandStep::Close(_));
         if let Some(steps) = self.steps.take()
             && !steps.iter().all(closes)
@@ -269,7 +271,9 @@ impl<'a: 'c, 'c> GroupReader<'a, 'c> {
     }
 
     fn has_step(&self, step: &CommandStep<'_>) -> bool {
-        self.steps.as_ref().is_some_and(|steps| steps.contains(step))
+        self.steps
+            .as_ref()
+            .is_some_and(|steps| steps.contains(step))
     }
 
     /// True if the group has a SET, RESET or SHOW of a hint.
