@@ -121,10 +121,11 @@ def test_a_token_as_password(with_rule, provider):
                            ("ann", "secret"), ("ann", provider.token("ann", exp=int(time.time()) - 60))):
         with pytest.raises(psycopg.OperationalError, match=f'JWT authentication failed for user "{user}"'):
             psycopg.connect(**where, user=user, password=password)
+    howdah.wait_for_log(re.escape(f'token login: identity="ann" issuer="{ISSUER}"'))
+    howdah.wait_for_log("it ended .* s ago")
     log = howdah.log()
-    assert f'token login: identity="ann" issuer="{ISSUER}"' in log
     for why in ('the token\'s identity "ann" is not this user', "another audience", "its signature is wrong",
-                "it has not three parts", "s ago"):
+                "it has not three parts"):
         assert why in log, why
     assert not any(part in log for part in token.split("."))
 
@@ -147,7 +148,7 @@ def test_oauthbearer(with_rule, provider):
                           "openid-configuration": f"{ISSUER}/.well-known/openid-configuration"}
         client.send(wire.message("p", b"\x01"))
         assert fatal(client) == ("28000", 'OAuth bearer authentication failed for user "ann"')
-    assert "the scope pg is not in it" in howdah.log()
+    howdah.wait_for_log("the scope pg is not in it")
 
 
 def test_discovery_makes_no_noise(with_rule, provider):
@@ -275,7 +276,7 @@ def test_keys_by_https(with_rule, provider, authority):
             other = with_rule(rule, **({} if page is None else {"https_ca_file": authority.certificate}))
             with pytest.raises(wire.Refused):
                 other.connect(user="ann", password=token)
-            assert f"no keys of the issuer: {issuer}" in other.log() and why in other.log(), (name, other.log()[-500:])
+            other.wait_for_log(re.escape(f"no keys of the issuer: {issuer}") + ".*" + re.escape(why))
             if page is not None:
                 pages[name] = old
 

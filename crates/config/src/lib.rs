@@ -74,7 +74,7 @@ pub use source::{AwsSigning, SecretSource, SecretText};
 pub use surroundings::Surroundings;
 pub use table::{Database, Globals, HostEntry, PeerProcess, User};
 pub use tls::{TlsFiles, TlsInForce};
-pub use token::{KeysAt, TokenOffer, TokenRules, is_fetchable};
+pub use token::{KeysAt, OWN_NAMES, TokenOffer, TokenRules, is_fetchable};
 pub use value::{
     AuthType, Facility, HttpUrl, IoDriver, Kind, Lines, List, Listen, ListenLost, LoadBalance,
     LogFormat, PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget, SessionAttrs,

@@ -185,6 +185,12 @@ impl TokenRules {
         Ok(self)
     }
 
+    /// The issuer as tokens name it: the option may have the address of its description, as PostgreSQL's.
+    pub fn token_issuer(&self) -> &str {
+        let end = self.issuer.find("/.well-known/");
+        &self.issuer[..end.unwrap_or(self.issuer.len())]
+    }
+
     /// The address of the issuer's description of itself.
     pub fn discovery(&self) -> String {
         match self.issuer.contains("/.well-known/") {
@@ -197,17 +203,31 @@ impl TokenRules {
     }
 }
 
-/// Whether an address may be fetched: by https, or from this machine.
+/// The names of this machine in an address.
+pub const OWN_NAMES: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
+
+/// Whether an address may be fetched: by https, or from this machine. An address with a user before the
+/// host may not: what looks like the host may be that user's name.
 pub fn is_fetchable(address: &str) -> bool {
-    let own = ["http://127.0.0.1", "http://localhost", "http://[::1]"];
-    let is_own = own.iter().any(|own| {
-        let rest = address.strip_prefix(own);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']))
-    });
-    address
-        .strip_prefix("https://")
-        .is_some_and(|rest| !rest.is_empty())
-        || is_own
+    let Some((scheme, rest)) = address.split_once("://") else {
+        return false;
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let end = match authority.starts_with('[') {
+        true => authority.find(']').map_or(0, |end| end + 1),
+        false => authority.find(':').unwrap_or(authority.len()),
+    };
+    let (host, port) = authority.split_at(end);
+    let is_port = port.is_empty()
+        || port
+            .strip_prefix(':')
+            .is_some_and(|port| port.parse::<u16>().is_ok());
+    let is_known = match scheme {
+        "https" => !host.is_empty(),
+        "http" => OWN_NAMES.contains(&host),
+        _ => false,
+    };
+    is_known && is_port && !host.contains(['@', '\\'])
 }
 
 fn wrong<T>(text: impl Into<String>, remedy: impl Into<String>) -> Result<T, Wrong> {
@@ -242,6 +262,11 @@ mod tests {
             rules.discovery(),
             "https://id.example/realms/x/.well-known/openid-configuration"
         );
+        // PostgreSQL takes the description's address, too.
+        let address = rules.discovery();
+        let rules = read(&format!("issuer={address} scope=s audience=a")).unwrap();
+        assert_eq!(rules.discovery(), address);
+        assert_eq!(rules.token_issuer(), "https://id.example/realms/x");
     }
 
     #[test]
@@ -274,6 +299,29 @@ mod tests {
         }
         assert!(read("issuer=me scope=s audience=a").is_err(), "no keys");
         assert!(read("issuer=me scope=s audience=a keys=/k").is_ok());
-        assert!(!is_fetchable("http://localhost.evil/x") && is_fetchable("http://[::1]:80/x"));
+    }
+
+    #[test]
+    fn addresses() {
+        for (address, may) in [
+            ("https://id.example", true),
+            ("https://id.example:8443/keys?a=b@c", true),
+            ("http://[::1]:80/x", true),
+            ("http://localhost", true),
+            ("http://127.0.0.1/x", true),
+            ("http://localhost.evil/x", false),
+            ("http://localhost:x@evil/", false),
+            ("http://localhost:80@evil/", false),
+            ("http://localhost?@evil/", true),
+            ("https://localhost@evil/", false),
+            ("https://a\\@evil/", false),
+            ("http://id.example/x", false),
+            ("https://", false),
+            ("https:///x", false),
+            ("https://[::1", false),
+            ("ftp://localhost/", false),
+        ] {
+            assert_eq!(is_fetchable(address), may, "{address}");
+        }
     }
 }

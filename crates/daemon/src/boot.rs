@@ -1,11 +1,14 @@
 //! The steps before the workers start: configuration, user, directory, limit of descriptors.
 
-use std::fs;
+use std::fs::{File, Metadata};
+use std::io::Read;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use howdah_pooler::config::{AuthType, Config, Database, Globals, Mistake, Reading, Warning};
+use howdah_pooler::config::{
+    AuthType, Config, Database, Globals, Mistake, Reading, Surroundings, Warning,
+};
 use howdah_pooler::note::Level;
 use howdah_pooler::tls::TlsInForce;
 use nix::unistd::{Gid, Uid, User};
@@ -68,18 +71,20 @@ impl Source {
     pub fn load(&self, path: Option<&str>) -> Result<(Config, Vec<Warning>), Vec<String>> {
         let mut machine = Machine::default();
         let reading = self.read(path, &mut machine);
-        self.will_read(machine.seen);
+        self.will_read(std::mem::take(&mut machine.seen));
         let reading = reading.map_err(|why| vec![why])?;
         if !reading.mistakes.is_empty() {
             return Err(reading.mistakes.iter().map(Mistake::to_string).collect());
         }
         let (config, warnings) = (reading.config, reading.warnings);
-        if let Some(missing) = left_out(&config).or_else(|| open_to_others(&config)) {
+        if let Some(missing) = left_out(&config) {
             return Err(vec![missing]);
         }
-        self.with_arguments(config)
-            .map(|config| (config, warnings))
-            .map_err(|why| vec![why])
+        let config = self.with_arguments(config).map_err(|why| vec![why])?;
+        match self.open_to_others(&config, path, &machine) {
+            Some(open) => Err(vec![open]),
+            None => Ok((config, warnings)),
+        }
     }
 
     /// Reads the configuration together with its mistakes; `path` replaces the command line's file.
@@ -87,15 +92,52 @@ impl Source {
     /// # Errors
     /// The file can't be read.
     pub fn read(&self, path: Option<&str>, machine: &mut Machine) -> Result<Reading, String> {
-        let path = match path {
-            None if self.arguments.environment => {
-                return Ok(Config::read_environment(machine));
-            }
-            path => path.unwrap_or(&self.arguments.config),
+        let Some(path) = self.main_file(path) else {
+            return Ok(Config::read_environment(machine));
         };
-        machine.seen.file(path);
-        let text = read_file(path).map_err(|why| not_read(path, &why))?;
+        let text = machine.file(path).map_err(|why| not_read(path, &why))?;
         Ok(Config::read_among(path, &text, machine))
+    }
+
+    /// The configuration's file; `None`: the environment is the configuration.
+    fn main_file<'a>(&'a self, path: Option<&'a str>) -> Option<&'a str> {
+        match path {
+            None if self.arguments.environment => None,
+            path => Some(path.unwrap_or(&self.arguments.config)),
+        }
+    }
+
+    /// The error for a file with commands that others may change: they could have Howdah run anything.
+    /// `path` is the file that was read in place of the command line's; `machine` has read all files.
+    pub fn open_to_others(
+        &self,
+        config: &Config,
+        path: Option<&str>,
+        machine: &Machine,
+    ) -> Option<String> {
+        let main = self.main_file(path);
+        let of_main = main.map(|main| machine.states.get(main).map_or(&[][..], Vec::as_slice));
+        let named = (
+            self.arguments.user.as_deref(),
+            config.globals.user.as_deref(),
+        );
+        let own = own_users(Uid::effective(), of_main, named);
+        config.command_files.iter().find_map(|path| {
+            // The environment is as good as the command line.
+            let states = match (machine.states.get(&**path), main) {
+                (None, None) => return None,
+                (states, _) => states.map_or(&[][..], Vec::as_slice),
+            };
+            let why = match states.iter().find_map(|state| changes(state, &own)) {
+                None if states.is_empty() => "nobody knows who may change it".into(),
+                None => return None,
+                Some(why) => why,
+            };
+            Some(format!(
+                "{path} has commands for passwords, and {why}: it must be a file that belongs to root or \
+                 Howdah's user, and nobody else may write it"
+            ))
+        })
     }
 
     /// The configuration with the command line's options in place of its settings.
@@ -132,9 +174,26 @@ impl Source {
 /// # Errors
 /// Why it can't be read.
 pub fn read_file(path: &str) -> Result<String, String> {
-    match fs::read(path) {
-        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-        Err(why) => Err(log::text(&why) + &looked_in(path)),
+    read_with_state(path).map(|(text, _)| text)
+}
+
+/// A file's text, as [`read_file`] reads it, and the state of the very file that it was read from.
+///
+/// # Errors
+/// Why it can't be read.
+pub fn read_with_state(path: &str) -> Result<(String, Metadata), String> {
+    let read = || {
+        let mut file = File::open(path)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok((bytes, file.metadata()?))
+    };
+    match read() {
+        Ok((bytes, state)) => Ok((String::from_utf8_lossy(&bytes).into_owned(), state)),
+        Err(why) => {
+            let why: std::io::Error = why;
+            Err(log::text(&why) + &looked_in(path))
+        }
     }
 }
 
@@ -452,20 +511,33 @@ pub fn left_out(config: &Config) -> Option<String> {
     crate::authority::missing(config).or_else(|| crate::tracer::missing(config))
 }
 
-/// The error for a file with commands that others may change: they could have Howdah run anything.
-pub fn open_to_others(config: &Config) -> Option<String> {
-    let user = config.globals.user.as_deref();
-    let user = user.and_then(|name| User::from_name(name).ok().flatten());
-    let mut users = vec![nix::unistd::geteuid().as_raw()];
-    users.extend(user.map(|user| user.uid.as_raw()));
-    config.command_files.iter().find_map(|path| {
-        let file = fs::metadata(&**path).ok()?;
-        let who = command::writers(&file, &users)?;
-        Some(format!(
-            "{path} has commands for passwords, and {who} may change it: it must belong to root or Howdah's \
-             user, and nobody else may write it"
-        ))
-    })
+/// The users besides root whose files may have commands: the one that this process is (`effective`). A
+/// process that root starts will become another one: the one that the command line names, or the
+/// configuration, if its file is root's alone. `main` has the states of that file; `None`: there is none.
+/// `named` are the names on the command line and in the configuration.
+fn own_users(
+    effective: Uid,
+    main: Option<&[Metadata]>,
+    (by_arguments, by_config): (Option<&str>, Option<&str>),
+) -> Vec<u32> {
+    if !effective.is_root() {
+        return vec![effective.as_raw()];
+    }
+    let is_roots = main.is_none_or(|main| {
+        !main.is_empty() && main.iter().all(|state| changes(state, &[]).is_none())
+    });
+    let name = by_arguments.or(by_config.filter(|_| is_roots));
+    let user = name.and_then(|name| User::from_name(name).ok().flatten());
+    user.map(|user| user.uid.as_raw()).into_iter().collect()
+}
+
+/// Who may change a file with commands besides root and some users; `None`: nobody.
+fn changes(file: &Metadata, users: &[u32]) -> Option<String> {
+    match command::writers(file, users) {
+        _ if !file.is_file() => Some("it is no regular file".into()),
+        Some(who) => Some(format!("{who} may change it")),
+        None => None,
+    }
 }
 
 /// Settings that are probably not meant this way. Printed by `--check` and at start.
@@ -506,4 +578,42 @@ pub fn advice(config: &Config) -> Vec<String> {
 /// The path, unless it names an abstract socket.
 pub fn is_file_path(path: &str) -> Option<&Path> {
     (!path.starts_with('@')).then(|| Path::new(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+
+    use super::*;
+
+    #[test]
+    fn a_file_cannot_make_its_owner_trusted() {
+        let roots = [File::open("/etc/passwd").unwrap().metadata().unwrap()];
+        let path = std::env::temp_dir().join(format!("howdah-boot-{}", std::process::id()));
+        let mut open = File::options();
+        let file = open.create(true).write(true).mode(0o600).open(&path);
+        let file = file.unwrap();
+        std::fs::remove_file(&path).unwrap();
+        file.set_permissions(std::fs::Permissions::from_mode(0o666))
+            .unwrap();
+        let others = [file.metadata().unwrap()];
+        let nobody = User::from_name("nobody").unwrap().unwrap().uid.as_raw();
+        let (root, own) = (Uid::from_raw(0), Uid::from_raw(4711));
+        let said = Some("nobody");
+        for (effective, main, named, users) in [
+            (own, Some(&roots[..]), (said, said), vec![4711]),
+            (own, Some(&others[..]), (None, said), vec![4711]),
+            (root, Some(&others[..]), (None, said), vec![]),
+            (root, Some(&[]), (None, said), vec![]),
+            (root, Some(&others[..]), (said, Some("root")), vec![nobody]),
+            (root, Some(&roots[..]), (None, said), vec![nobody]),
+            (root, None, (None, said), vec![nobody]),
+            (root, Some(&roots[..]), (None, None), vec![]),
+        ] {
+            assert_eq!(own_users(effective, main, named), users);
+        }
+        let state = File::open("/dev/null").unwrap().metadata().unwrap();
+        assert!(changes(&state, &[]).is_some(), "no regular file");
+        assert!(changes(&others[0], &[]).is_some() && changes(&roots[0], &[]).is_none());
+    }
 }

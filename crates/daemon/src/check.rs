@@ -110,7 +110,8 @@ pub fn remarks(arguments: &Arguments) -> Result<Remarks, String> {
         warnings.into_iter().partition(|warning| warning.broken);
     let mut errors: Vec<Remark> = mistakes.into_iter().map(Remark::from).collect();
     errors.extend(broken.into_iter().map(Remark::warning));
-    let refused = boot::left_out(&config).or_else(|| boot::open_to_others(&config));
+    let refused = boot::left_out(&config)
+        .or_else(|| Source::new(arguments).open_to_others(&config, None, &machine));
     errors.extend(refused.map(Remark::said));
     let mut advice = boot::advice(&config);
     advice.extend(made_at_start(&config.globals));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use howdah_daemon::tls::contexts::SYSTEM_BUNDLES;
 use howdah_daemon::tls::directory::DirectoryTls;
-use howdah_pooler::config::is_fetchable;
+use howdah_pooler::config::OWN_NAMES;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::header::HOST;
@@ -69,13 +69,27 @@ pub async fn fetch(request: HttpsRequest<'_>, trust: &str) -> Result<Vec<u8>, St
     }
 }
 
+/// The host that an address names, and whether https is spoken with it.
+///
+/// # Errors
+/// The address may not be asked.
+fn asked(uri: &Uri) -> Result<(&str, bool), &'static str> {
+    let host = uri.host().filter(|host| !host.is_empty());
+    let host = host.ok_or("there is no host in it")?;
+    let authority = uri.authority().map_or("", |named| named.as_str());
+    if authority.contains('@') {
+        return Err("there is a user before the host: leave that out");
+    }
+    match uri.scheme_str() {
+        Some("https") => Ok((host, true)),
+        Some("http") if OWN_NAMES.contains(&host) || METADATA.contains(&host) => Ok((host, false)),
+        _ => Err("plain http is spoken with this machine and metadata services only"),
+    }
+}
+
 async fn exchange(request: HttpsRequest<'_>, trust: &str) -> Result<Vec<u8>, String> {
     let uri: Uri = request.address.parse().map_err(|_| "it is no address")?;
-    let host = uri.host().ok_or("there is no host in it")?;
-    let is_https = uri.scheme_str() == Some("https");
-    if !is_https && !is_fetchable(request.address) && !METADATA.contains(&host) {
-        return Err("plain http is spoken with this machine and metadata services only".into());
-    }
+    let (host, is_https) = asked(&uri)?;
     let name = host.trim_start_matches('[').trim_end_matches(']');
     let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
     let stream = TcpStream::connect((name, port)).await;
@@ -137,5 +151,35 @@ async fn talk(
             ended.map_err(broken)?;
             answered.await
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_asked() {
+        for (address, said) in [
+            ("https://id.example/x", Ok(("id.example", true))),
+            ("http://localhost:80/x", Ok(("localhost", false))),
+            ("http://169.254.169.254/x", Ok(("169.254.169.254", false))),
+            ("http://id.example/x", Err("plain http")),
+            ("http://localhost:80@id.example/", Err("there is a user")),
+            ("https://user@id.example/", Err("there is a user")),
+            ("/x", Err("there is no host")),
+        ] {
+            let uri: Uri = address.parse().unwrap();
+            match (asked(&uri), said) {
+                (Ok(host), Ok(said)) => assert_eq!(host, said, "{address}"),
+                (Err(why), Err(said)) => assert!(why.starts_with(said), "{address}: {why}"),
+                (is, _) => panic!("{address}: {is:?}"),
+            }
+        }
+        assert!(
+            "http://localhost:x@id.example/"
+                .parse::<Uri>()
+                .map_or(true, |uri| asked(&uri).is_err())
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! This machine's files and variables, for the reader of a configuration.
 
-use std::fs;
+use std::collections::HashMap;
+use std::fs::{self, Metadata};
 use std::io::ErrorKind;
 
 use howdah_pooler::config::Surroundings;
@@ -15,19 +16,23 @@ pub struct Machine {
     pub exposed: Vec<String>,
     /// The files that were read, and the patterns.
     pub seen: SeenFiles,
+    /// The states of the files that were read, by path: as they were under the very descriptors.
+    pub states: HashMap<String, Vec<Metadata>>,
 }
 
 impl Surroundings for Machine {
     fn file(&mut self, path: &str) -> Result<String, String> {
         self.seen.file(path);
-        boot::read_file(path)
+        let (text, state) = boot::read_with_state(path)?;
+        self.states.entry(path.into()).or_default().push(state);
+        Ok(text)
     }
 
     fn secret(&mut self, path: &str) -> Result<String, String> {
         use std::os::unix::fs::PermissionsExt;
         let text = self.file(path)?;
-        let mode = fs::metadata(path).map_or(0, |what| what.permissions().mode());
-        if mode & 0o004 != 0 {
+        let last = self.states.get(path).and_then(|states| states.last());
+        if last.is_some_and(|state| state.permissions().mode() & 0o004 != 0) {
             self.exposed.push(path.into());
         }
         Ok(text)

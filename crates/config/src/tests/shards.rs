@@ -2,7 +2,8 @@
 
 use super::{good, mistakes};
 
-const ENTRIES: &str = "[databases]\np0 = host=a\np1 = host=b\n[pgbouncer]\npool_mode = transaction\n";
+const ENTRIES: &str =
+    "[databases]\np0 = host=a\np1 = host=b\n[pgbouncer]\npool_mode = transaction\n";
 
 fn with(prod: &str, sections: &str) -> String {
     format!("{ENTRIES}[databases]\nprod = {prod}\n{sections}")

@@ -2,6 +2,8 @@
 //! When each is asked, [`SourceKeeper`] says; the control thread has it.
 
 mod aws;
+#[cfg(feature = "cloud")]
+mod aws_endpoints;
 pub mod command;
 mod file;
 

@@ -19,6 +19,7 @@ use crate::client::Client;
 use crate::client::state::{ClientState, LoginAttempt, Proof};
 use crate::config::PoolMode;
 use crate::config::{AuthType, Authority, Database, TokenRules};
+use crate::console::is_console;
 use crate::event::{ClientId, Out, Peer, Question, ServerId, Verified};
 use crate::fault::Fault;
 use crate::known::LookedUp;
@@ -367,8 +368,10 @@ impl Pooler {
         verdict: Result<Verified, String>,
         out: &mut Out,
     ) {
-        let user = self.clients.at(id).who.user.clone();
-        let why = match token::judge(rules, verdict, &user) {
+        let who = &self.clients.at(id).who;
+        let (user, database) = (who.user.clone(), &*who.database);
+        let is_named = self.config.databases.contains_key(database) || is_console(database);
+        let why = match token::judge(rules, verdict, &user, is_named) {
             Ok(line) => {
                 self.note_client(Level::Log, id, &line, out);
                 // A token is no password for PostgreSQL.

@@ -40,7 +40,8 @@ pub(super) fn begin(authority: Arc<Authority>, rules: &TokenRules) -> (Proof, Au
     }
 }
 
-/// Whether a token that was checked lets a client in as a user: the line for the log.
+/// Whether a token that was checked lets a client in as a user: the line for the log. `is_named`: the
+/// configuration names the client's database.
 ///
 /// # Errors
 /// Why not, for the log.
@@ -48,8 +49,16 @@ pub(super) fn judge(
     rules: &TokenRules,
     verdict: Result<Verified, String>,
     user: &str,
+    is_named: bool,
 ) -> Result<String, String> {
     let verified = verdict?;
+    let by_database = |path: &String| path.contains("{database}");
+    if !is_named && rules.roles.as_ref().is_some_and(by_database) {
+        return Err(
+            "token refused: {database} in roles counts only for databases that the configuration names"
+                .into(),
+        );
+    }
     let identity = verified.identity.as_deref().unwrap_or_default();
     let names = |name: &str| verified.names.iter().any(|own| own == name);
     let is_user = match &rules.map {
@@ -70,4 +79,24 @@ pub(super) fn judge(
     Err(format!(
         "the token's identity {identity:?} is not this user {by}"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_of_a_database_that_a_client_invents() {
+        let check = |roles: &str, is_named| {
+            let text = format!("issuer=https://i audience=a roles={roles}");
+            let rules = TokenRules::parse(TokenOffer::Jwt, &text, |_| None).unwrap();
+            let verified = Verified {
+                names: vec!["ann".into()],
+                ..Verified::default()
+            };
+            judge(&rules, Ok(verified), "ann", is_named).is_ok()
+        };
+        assert!(check("of.{database}.roles", true) && check("roles", false));
+        assert!(!check("of.{database}.roles", false));
+    }
 }

@@ -64,7 +64,9 @@ impl Pooler {
             return shares;
         }
         for (_, client) in self.clients.iter() {
-            let login = client.login.map(|login| &self.logins.at(login).key.database);
+            let login = client
+                .login
+                .map(|login| &self.logins.at(login).key.database);
             let sharded = client.sharded.as_deref().zip(login);
             let at = sharded.and_then(|(sharded, login)| sharded.shard_of_login(login));
             let mut of = shares.iter_mut();

@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use super::sight::{Levels, PoolSight, Sight, WorkerSight};
-use crate::console::holdings::ShardFigures;
 use super::words::{ByWord, by_word, handshakes, told, truth};
+use crate::console::holdings::ShardFigures;
 use crate::console::host_sight::HostSight;
 use crate::console::sharded_sight::ShardedSight;
 use crate::errors::{ErrorCounts, LOGIN_FAILURES, REFUSALS};

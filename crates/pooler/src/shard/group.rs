@@ -234,8 +234,7 @@ impl<'a: 'c, 'c> GroupReader<'a, 'c> {
 
     /// The group ends at this length, with a Sync or in a Flush.
     fn ends(mut self, length: usize, synced: bool) -> GroupRead<'a> {
-        let all_run =
-            (0..self.commands.len()).all(|at| self.has_step(&CommandStep::Execute(at)));
+        let all_run = (0..self.commands.len()).all(|at| self.has_step(&CommandStep::Execute(at)));
         if let Some(steps) = self.steps.take()
             && !steps.is_empty()
             && all_run

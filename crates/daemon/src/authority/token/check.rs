@@ -145,7 +145,7 @@ fn times(claims: &JsonObject, rules: &TokenRules, now: i64) -> Result<i64, Token
 /// Checks who has made the token, and for whom.
 fn parties(claims: &JsonObject, rules: &TokenRules) -> Result<(), TokenRefusal> {
     match claims.get("iss") {
-        Some(Json::Text(issuer)) if *issuer == rules.issuer => {}
+        Some(Json::Text(issuer)) if issuer == rules.token_issuer() => {}
         Some(Json::Text(_)) => return wrong("another issuer made it (iss)"),
         _ => return wrong("it has no issuer (iss)"),
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use howdah_pooler::config::{KeysAt, TokenRules};
 use howdah_pooler::event::Verified;
-use tokio::sync::Mutex as Turn;
+use tokio::sync::{Mutex as Turn, MutexGuard};
 
 use crate::reload::now;
 
@@ -20,14 +20,18 @@ use check::{TokenRefusal, check};
 use json::Json;
 use keys::KeySet;
 
-/// How old a set of keys may be before it is fetched anew.
+/// How old a set of keys may be: an older one serves only if a fetch has failed.
 const FRESH: Duration = Duration::from_secs(15 * 60);
+/// How old a set is when it is fetched anew while logins go on with it.
+const AGEING: Duration = Duration::from_secs(10 * 60);
 /// A file is looked at as often as this.
 const FILE_FRESH: Duration = Duration::from_secs(2);
 /// How long a set serves while fetches fail: a key that was withdrawn must not live for ever.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 /// A set is fetched because of unknown keys, or after a failure, at most once in this time.
 const ONCE_IN: Duration = Duration::from_secs(60);
+/// How long an old set serves after a failed fetch while the next one is under way.
+const AFTER_FAILURE: Duration = Duration::from_secs(120);
 /// The largest set of keys in a file, in bytes.
 const LARGEST: u64 = 1 << 20;
 
@@ -50,10 +54,12 @@ struct Known {
     keys: Option<Arc<KeySet>>,
     /// When the keys came.
     at: Option<Instant>,
-    /// When they were last asked for.
+    /// When they were last asked for, or the last answer came.
     asked: Option<Instant>,
     /// Why the last fetch failed.
     error: Option<String>,
+    /// Fetches in a row that failed.
+    failures: u32,
 }
 
 impl TokenChecks {
@@ -100,22 +106,30 @@ impl Issuer {
         trust: &str,
         unfit: Option<&Arc<KeySet>>,
     ) -> Result<Arc<KeySet>, String> {
-        let fresh = match rules.keys {
-            KeysAt::File(_) => FILE_FRESH,
-            _ => FRESH,
+        let is_file = matches!(rules.keys, KeysAt::File(_));
+        let fresh = if is_file { FILE_FRESH } else { FRESH };
+        let at_hand = self.usable(fresh, unfit);
+        let at_hand = at_hand.or_else(|| self.old().filter(|_| unfit.is_none() && !is_file));
+        if let Some(keys) = at_hand {
+            if !is_file && self.usable(AGEING, None).is_none() {
+                let (issuer, rules, trust) = (self.clone(), rules.clone(), trust.to_owned());
+                tokio::spawn(async move {
+                    if let Ok(turn) = issuer.turn.try_lock() {
+                        issuer.renew(turn, &rules, &trust, AGEING, None).await;
+                    }
+                });
+            }
+            return Ok(keys);
+        }
+        let turn = match unfit {
+            None => self.turn.lock().await,
+            // Anybody can invent the name of a key: no line forms for the sake of such names.
+            Some(unfit) => match self.turn.try_lock() {
+                Ok(turn) => turn,
+                Err(_) => return Ok(unfit.clone()),
+            },
         };
-        if let Some(keys) = self.usable(fresh, unfit) {
-            return Ok(keys);
-        }
-        if unfit.is_none()
-            && let Some(keys) = self.usable(LONGEST, None)
-        {
-            // Nobody waits for newer keys.
-            let (issuer, rules, trust) = (self.clone(), rules.clone(), trust.to_owned());
-            tokio::spawn(async move { issuer.renew(&rules, &trust, fresh, None).await });
-            return Ok(keys);
-        }
-        self.renew(rules, trust, fresh, unfit).await;
+        self.renew(turn, rules, trust, fresh, unfit).await;
         let known = self.known();
         let aged = known.at.is_some_and(|at| at.elapsed() < LONGEST);
         match (&known.keys, &known.error) {
@@ -137,36 +151,54 @@ impl Issuer {
         (fits && known.at?.elapsed() < oldest).then(|| keys.clone())
     }
 
+    /// The last keys, if a fetch of newer ones has just failed.
+    fn old(&self) -> Option<Arc<KeySet>> {
+        let known = self.known();
+        let lately = known.asked.is_some_and(|at| at.elapsed() < AFTER_FAILURE);
+        let serves = known.error.is_some() && lately && known.at?.elapsed() < LONGEST;
+        known.keys.clone().filter(|_| serves)
+    }
+
     /// Fetches the keys, unless somebody has just done so, or tried.
     async fn renew(
         &self,
+        _turn: MutexGuard<'_, ()>,
         rules: &TokenRules,
         trust: &str,
         fresh: Duration,
         unfit: Option<&Arc<KeySet>>,
     ) {
-        let _turn = self.turn.lock().await;
-        let pause = match rules.keys {
-            KeysAt::File(_) => FILE_FRESH,
-            _ => ONCE_IN,
-        };
-        let lately = self.known().asked.is_some_and(|at| at.elapsed() < pause);
-        let has_some = self.known().keys.is_some();
-        // Without any keys, each login may try.
-        if self.usable(fresh, unfit).is_some() || lately && has_some {
+        if self.usable(fresh, unfit).is_some() || self.known().pauses(rules) {
             return;
         }
         self.known().asked = Some(Instant::now());
         let fetched = fetch(rules, trust).await;
         let mut known = self.known();
+        known.asked = Some(Instant::now());
         match fetched {
             Ok(keys) => {
                 known.keys = Some(Arc::new(keys));
-                known.at = Some(Instant::now());
+                known.at = known.asked;
                 known.error = None;
+                known.failures = 0;
             }
-            Err(why) => known.error = Some(why),
+            Err(why) => {
+                known.error = Some(why);
+                known.failures = known.failures.saturating_add(1);
+            }
         }
+    }
+}
+
+impl Known {
+    /// True if it is too early for another fetch. Without any keys, the pause doubles from 1 second on.
+    fn pauses(&self, rules: &TokenRules) -> bool {
+        let pause = match rules.keys {
+            KeysAt::File(_) => FILE_FRESH,
+            _ if self.keys.is_some() => ONCE_IN,
+            _ => Duration::from_secs(1 << self.failures.saturating_sub(1).min(6)).min(ONCE_IN),
+        };
+        self.asked.is_some_and(|at| at.elapsed() < pause)
     }
 }
 
@@ -186,7 +218,7 @@ async fn fetch(rules: &TokenRules, trust: &str) -> Result<KeySet, String> {
             let text = get(&address, trust).await?;
             let named = |why| format!("{address}: {why}");
             let about = Json::object(&text).map_err(named)?;
-            if about.get("issuer").and_then(Json::text) != Some(&rules.issuer) {
+            if about.get("issuer").and_then(Json::text) != Some(rules.token_issuer()) {
                 return Err(named("it describes another issuer"));
             }
             let keys = about.get("jwks_uri").and_then(Json::text);

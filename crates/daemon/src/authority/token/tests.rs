@@ -15,6 +15,7 @@ use openssl::sign::{RsaPssSaltlen, Signer};
 
 use super::check::{TokenRefusal, check};
 use super::keys::KeySet;
+use super::{AFTER_FAILURE, FRESH, Known, TokenChecks};
 
 const NOW: i64 = 1_000_000;
 
@@ -393,4 +394,118 @@ fn what_no_set_of_keys_is() {
     ] {
         assert!(KeySet::read(text.as_bytes()).is_err(), "{text}");
     }
+}
+
+/// An issuer with its set in a file, a token of a key, and the checks of a process.
+struct Checked {
+    folder: std::path::PathBuf,
+    rules: TokenRules,
+    checks: TokenChecks,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Checked {
+    fn new(name: &str) -> Checked {
+        let folder = std::env::temp_dir().join(format!("howdah-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let keys = folder.join("keys");
+        Checked {
+            rules: rules(&format!("keys={}", keys.display())),
+            folder,
+            checks: TokenChecks::default(),
+            runtime: { runtime }.enable_all().build().unwrap(),
+        }
+    }
+
+    fn set(&self, set: &str) {
+        std::fs::write(self.folder.join("keys"), set).unwrap();
+    }
+
+    fn check(&self, token: &str) -> Result<(), String> {
+        let checked = self.checks.check(&self.rules, token, "d", "");
+        self.runtime.block_on(checked).map(drop)
+    }
+
+    /// Changes what is known of the issuer.
+    fn known(&self, change: impl FnOnce(&mut Known)) {
+        change(&mut self.checks.issuer(&self.rules).known());
+    }
+}
+
+impl Drop for Checked {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.folder).unwrap();
+    }
+}
+
+fn lasting(issuer: &Issuer, key: &str) -> String {
+    let claims = CLAIMS.replace("1000100", "99000000000");
+    let header = format!("{{\"alg\": \"EdDSA\", \"kid\": \"{key}\"}}");
+    issuer.token("EdDSA", &header, &format!("{{{claims}, \"sub\": \"ann\"}}"))
+}
+
+/// A time so long ago.
+fn ago(time: std::time::Duration) -> Option<std::time::Instant> {
+    Some(std::time::Instant::now().checked_sub(time).unwrap())
+}
+
+#[test]
+fn a_withdrawn_key_serves_no_login_after_its_time() {
+    let (of, issuer, other) = (Checked::new("withdrawn"), Issuer::new(), Issuer::new());
+    let token = lasting(&issuer, "d");
+    of.set(&issuer.set());
+    assert_eq!(of.check(&token), Ok(()));
+    of.set(&other.set());
+    let aged = |known: &mut Known| (known.at, known.asked) = (ago(FRESH), ago(FRESH));
+    of.known(aged);
+    let refused = of.check(&token).unwrap_err();
+    assert!(refused.ends_with("its signature is wrong"), "{refused}");
+    // The last set serves while fetches fail, but no longer than it may.
+    std::fs::remove_file(of.folder.join("keys")).unwrap();
+    of.known(aged);
+    assert_eq!(of.check(&lasting(&other, "d")), Ok(()));
+    of.known(|known| {
+        known.at = ago(FRESH);
+        assert!(known.error.is_some());
+    });
+    assert!(of.checks.issuer(&of.rules).old().is_some());
+    of.known(|known| known.asked = ago(AFTER_FAILURE));
+    assert!(of.checks.issuer(&of.rules).old().is_none());
+}
+
+#[test]
+fn without_keys_there_are_pauses() {
+    let (of, issuer) = (Checked::new("pauses"), Issuer::new());
+    let token = lasting(&issuer, "d");
+    assert!(of.check(&token).is_err());
+    of.set(&issuer.set());
+    assert!(of.check(&token).unwrap_err().contains("can't be read"));
+    of.known(|known| known.asked = ago(super::FILE_FRESH));
+    assert_eq!(of.check(&token), Ok(()));
+    let rules = TokenRules::parse(TokenOffer::Jwt, "issuer=https://i audience=a", |_| None);
+    let rules = rules.unwrap();
+    for (failures, pause) in [(1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (u32::MAX, 60)] {
+        let at = |early: u64| {
+            let ago = std::time::Duration::from_millis(pause * 1000 - early);
+            let known = Known {
+                failures,
+                asked: self::ago(ago),
+                ..Known::default()
+            };
+            known.pauses(&rules)
+        };
+        assert!(at(900) && !at(0), "{failures}");
+    }
+}
+
+#[test]
+fn an_invented_key_waits_in_no_line() {
+    let (of, issuer) = (Checked::new("invented"), Issuer::new());
+    of.set(&issuer.set());
+    assert_eq!(of.check(&lasting(&issuer, "d")), Ok(()));
+    let known = of.checks.issuer(&of.rules);
+    let _turn = known.turn.try_lock().unwrap();
+    let refused = of.check(&lasting(&issuer, "invented")).unwrap_err();
+    assert!(refused.contains("no key of the issuer fits"), "{refused}");
 }
