@@ -132,7 +132,7 @@ impl Transaction {
 
     /// The BEGIN goes to the client's server. Returns its text.
     pub fn begins(&mut self) -> Box<[u8]> {
-        let text = match std::mem::take(self) {
+        match std::mem::take(self) {
             Transaction::Unsent(begun) => {
                 let text = begun.text.clone();
                 *self = Transaction::Beginning(begun);
@@ -142,8 +142,7 @@ impl Transaction {
                 *self = other;
                 Box::default()
             }
-        };
-        text
+        }
     }
 
     /// PostgreSQL has refused the BEGIN that is on its way.
