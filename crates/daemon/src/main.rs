@@ -204,7 +204,7 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         None => (config, contexts),
     };
     if freight.is_some() {
-        sources.set(&mut config);
+        sources.set_again(&mut config);
     }
     let (config, contexts) = (Arc::new(config), Arc::new(contexts));
     let (mut freight, old_process) = freight.take().unzip();
