@@ -173,6 +173,31 @@ def test_either_of_two_passwords(make_howdah, cluster):
     assert error.value.code == "28P01"
 
 
+def test_the_password_of_a_user_comes_from_a_program(make_howdah, cluster):
+    """Clients are told if it is not there. Servers use it as one that is fetched, at each of two hosts."""
+    hosts = f'host = "127.0.0.1:{cluster.port},localhost:{cluster.port}"'
+    howdah = with_file(make_howdah, cluster, f'[databases.shop]\n{hosts}\n[users]\napp.password = "none"\n',
+                       start=False)
+    path = program(howdah, "exit 3\n")
+    with open(howdah.ini_path) as file:
+        own = file.read()
+    write(howdah, "howdah.toml", own.replace('"none"', f"{{ command = [{json.dumps(path)}] }}"))
+    howdah.start()
+    with pytest.raises(wire.Refused) as error:
+        who(howdah, "app", password="first")
+    assert error.value.code == "57P03"
+    program(howdah, "echo first\n")
+    machine.wait_until(lambda: secrets(howdah)[0]["last_error"] is None, "the next try")
+    assert who(howdah, "app", password="first") == "app"
+    program(howdah, "echo second\n")
+    change(cluster, howdah, "app", "second")
+    assert who(howdah, "app", password="first") == "app", "the client was let in before the refusal"
+    with pytest.raises(wire.Refused) as error:
+        who(howdah, "app", password="first")
+    assert error.value.code == "28P01"
+    assert who(howdah, "app", password="second") == "app"
+
+
 def test_a_successor_has_passwords_before_it_takes_over(make_howdah, cluster):
     """-R: the new process asks first."""
     howdah = from_program(make_howdah, cluster, "sleep 0.3; echo first\n")

@@ -77,7 +77,7 @@ def with_rule(make_howdah, postgres, provider):
     """Starts a Howdah with this rule for its clients; all its servers log in as postgres."""
     def make(rule, address="all", maps="", **options):
         target = f"host={postgres.host} port={postgres.port} dbname=postgres user=postgres"
-        howdah = make_howdah(start=False, databases={"*": target}, **options)
+        howdah = make_howdah(start=False, databases={"*": target, "postgres": target, "a.roles": target}, **options)
         keys = os.path.join(howdah.folder, "keys.json")
         howdah._write_file(keys, provider.set())
         hba, ident = (os.path.join(howdah.folder, name) for name in ("hba.conf", "ident.conf"))
@@ -191,11 +191,13 @@ def test_large_and_unknown_messages(shared_rule, provider):
 
 
 def test_roles_and_maps(with_rule, provider):
-    """The roles of a token go through a map; the database's name is put in after the path is split."""
+    """The roles of a token go through a map; the database's name is put in after the path is split,
+    and only if the configuration names it."""
     rule = f"jwt {OPTIONS} keys=KEYS roles=access.{{database}}.roles map=m"
     howdah = with_rule(rule, maps="m writers app_write\nm readers app_read\n")
     where = {"host": howdah.host, "port": howdah.port}
-    token = provider.token(access={"postgres": {"roles": ["readers"]}, "a": {"roles": {"roles": ["writers"]}}})
+    token = provider.token(access={"postgres": {"roles": ["readers"]}, "a": {"roles": {"roles": ["writers"]}},
+                                   "template1": {"roles": ["readers"]}})
     psycopg.connect(**where, dbname="postgres", user="app_read", password=token).close()
     for database, user in (("postgres", "app_write"), ("postgres", "readers"), ("a.roles", "app_write"),
                            ("template1", "app_read")):

@@ -40,6 +40,15 @@ impl FetchedSecret {
         self.value.as_ref().filter(|_| !ended)
     }
 
+    /// Why there is no valid value.
+    pub fn why_none(&self) -> &str {
+        let ended = match self.value {
+            Some(_) => "the password has ended",
+            None => "it has not answered yet",
+        };
+        self.error.as_deref().unwrap_or(ended)
+    }
+
     /// True if the source has answered, be it with a failure.
     pub fn has_answered(&self) -> bool {
         self.value.is_some() || self.error.is_some()
@@ -167,7 +176,7 @@ pub fn aws_token(
 impl Config {
     /// What the servers of a user's pool log in with, if the configuration says so.
     pub fn server_secret<'a>(&'a self, database: &'a Database, pooled: &str) -> ServerSecret<'a> {
-        if let Some(source) = database.password_source(pooled) {
+        if let Some(source) = self.server_source(database, pooled) {
             let known = self.fetched.get(source);
             return ServerSecret::Fetched { source, known };
         }
@@ -177,6 +186,56 @@ impl Config {
             let user = database.server_user(pooled);
             self.listed(&database.name, user).flatten().cloned()
         }))
+    }
+
+    /// Where the password comes from with which the servers of a pool log in, if it is fetched: that of
+    /// the database's entry, else that of the user.
+    pub fn server_source<'a>(
+        &'a self,
+        database: &'a Database,
+        pooled: &str,
+    ) -> Option<&'a SecretSource> {
+        match database.server_password(pooled) {
+            Some(password) => password.source(),
+            None => self.listed_source(&database.name, database.server_user(pooled)),
+        }
+    }
+
+    /// Where the password of [`Config::listed`] comes from, if it is fetched.
+    pub fn listed_source(&self, database: &str, user: &str) -> Option<&SecretSource> {
+        let member = self.entry(database).and_then(|entry| entry.member(user));
+        let mut members = member
+            .into_iter()
+            .chain(self.users.get(user).map(|user| &**user));
+        let password = members.find(|user| user.listed)?.password.as_ref()?;
+        password.source()
+    }
+
+    /// The source of a user's password, if it has no valid value at a time in nanoseconds; and why.
+    pub fn lacks_listed(&self, database: &str, user: &str, now: u64) -> Option<String> {
+        let source = self.listed_source(database, user)?;
+        let known = self.fetched.get(source);
+        if known.is_some_and(|known| known.valid(now).is_some()) {
+            return None;
+        }
+        let why = known.map_or("it has not answered yet", |known| known.why_none());
+        Some(format!("{source}: {why}"))
+    }
+
+    /// True if users' passwords have sources that have not answered yet.
+    pub fn users_await_passwords(&self) -> bool {
+        let members = self.databases.values().chain(&self.fallback);
+        let members = members.flat_map(|database| database.users.values());
+        let mut sources = self.users.values().chain(members).filter_map(|user| {
+            let password = user.password.as_ref().filter(|_| user.listed);
+            password?.source()
+        });
+        sources.any(|source| {
+            !self
+                .fetched
+                .get(source)
+                .is_some_and(|known| known.has_answered())
+        })
     }
 
     /// The other password of a user with two.

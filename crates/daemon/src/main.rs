@@ -172,8 +172,8 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     let mut config = config;
     let mut sources = Sources::new(desk.ear(), log.clone());
     sources.set(&mut config);
-    if predecessor.is_some() {
-        // This process must not be the one that can't log in.
+    if predecessor.is_some() || config.users_await_passwords() {
+        // This process must not be the one that can't log in, or that can't check its clients.
         sources.ask_first(FIRST_SECRETS);
         sources.fill(&mut config);
     }
@@ -204,7 +204,7 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         None => (config, contexts),
     };
     if freight.is_some() {
-        sources.set(&mut config);
+        sources.set_again(&mut config);
     }
     let (config, contexts) = (Arc::new(config), Arc::new(contexts));
     let (mut freight, old_process) = freight.take().unzip();

@@ -139,6 +139,7 @@ fn word(fault: &Fault) -> Option<&'static str> {
             _ => "password",
         },
         NoSuchUser => "no_user",
+        PasswordAway => "password",
         NotAllowed => "not_allowed",
         TooManyClients(_) => "too_many_clients",
         NoDatabase(_) => "no_database",

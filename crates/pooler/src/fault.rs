@@ -73,6 +73,8 @@ pub enum Fault {
     LoginFailed(&'static str),
     /// A client without a token has learned where tokens come from. It is no failed login.
     TokenWanted,
+    /// The source of the user's password has given no valid one.
+    PasswordAway,
     /// auth_query did not find the user.
     NoSuchUser,
     /// The user is neither in `admin_users` nor in `stats_users`.
@@ -236,6 +238,7 @@ impl Fault {
             QueryTimeout | QueryTimeoutWaiting | LoginTimeout | LoginTimeoutSilent => "57014",
             QueryWaitServerDown
             | LoginTimeoutServerDown
+            | PasswordAway
             | DatabaseDisabled(_)
             | AuthDatabaseDisabled(_) => "57P03",
             ListenerLost | ShuttingDown | ServerShuttingDown | Forced | DatabaseRemoved
@@ -365,6 +368,9 @@ impl fmt::Display for Fault {
             ),
             LoginFailed(text) | TooManyClients(text) | Server(text) => f.write_str(text),
             TokenWanted => f.write_str(auth::oauthbearer::OAUTH_FAILED),
+            PasswordAway => {
+                f.write_str("logins of this user cannot be checked now: its password is not there")
+            }
             NoSuchUser => f.write_str("no such user"),
             NotAllowed => f.write_str("not allowed"),
             ClientGone(text) | Told(text) => f.write_str(text),

@@ -157,7 +157,12 @@ impl SourceKeeper {
         let Some(kept) = self.kept.get_mut(&source.fetched()) else {
             return;
         };
-        if kept.known.generation != generation || kept.is_asked || kept.is_awaited {
+        if kept.known.generation != generation || kept.is_awaited {
+            return;
+        }
+        if kept.is_asked {
+            // The pool waits for the answer, even for a failure that is no news.
+            kept.is_awaited = true;
             return;
         }
         let last = kept.refused.map_or(0, |at| at.0 + REFUSALS_NS);
@@ -337,6 +342,12 @@ mod tests {
         assert_eq!(asked(&mut keeper), at(107));
         let learned = keeper.answered(at(107), &command(), failed(), 0);
         assert!(learned.is_news, "who waits is told");
+        // Also if the call was under way when PostgreSQL refused.
+        let next = asked(&mut keeper);
+        keeper.refused(next, &command(), 2);
+        assert!(keeper.answered(next, &command(), failed(), 0).is_news);
+        let next = asked(&mut keeper);
+        assert!(!keeper.answered(next, &command(), failed(), 0).is_news);
     }
 
     #[test]

@@ -386,6 +386,41 @@ fn secrets_may_stand_elsewhere() {
 }
 
 #[test]
+fn a_fetched_password_of_a_user_ends_for_clients_and_servers() {
+    let text = "[howdah]\n[users.u]\npassword = { command = ['/bin/t'] }\n[users.v]\npassword = 'v'\n\
+                [databases.d]\n[databases.d.users.u]\npassword = 'own'\n[databases.e]\n";
+    let mut config = read_in(text, &[]).config;
+    assert!(config.users_await_passwords());
+    let lacks = |config: &Config, now| config.lacks_listed("e", "u", now);
+    let why = lacks(&config, 1);
+    assert_eq!(
+        why.as_deref(),
+        Some("command /bin/t: it has not answered yet")
+    );
+    let source = config.secret_sources().into_keys().next().unwrap();
+    let secret = Secret::Plain("new".into());
+    let known = FetchedSecret {
+        value: Some(FetchedValue::Password { user: None, secret }),
+        until: Some(10),
+        ..FetchedSecret::default()
+    };
+    config.take_fetched(&Fetched::of([(source, Arc::new(known))].into()));
+    assert_eq!(lacks(&config, 9), None);
+    let why = lacks(&config, 10);
+    assert_eq!(
+        why.as_deref(),
+        Some("command /bin/t: the password has ended")
+    );
+    for (database, user, fetched) in [("e", "u", true), ("d", "u", false), ("e", "v", false)] {
+        let entry = config.database(database).unwrap();
+        let secret = config.server_secret(&entry, user);
+        let is_fetched = matches!(secret, ServerSecret::Fetched { .. });
+        assert_eq!(is_fetched, fetched, "{database} {user}");
+        assert_eq!(config.lacks_listed(database, user, 10).is_some(), fetched);
+    }
+}
+
+#[test]
 fn passwords_may_have_sources() {
     let text = "[howdah]\n[users.u]\npassword = ['a', 'b']\n[users.v]\npassword = { file = 'word' }\n\
                 [databases.d]\nserver_user = 'x'\nserver_password = { command = ['/bin/t', 'a b'] }\n\
@@ -422,6 +457,7 @@ fn passwords_may_have_sources() {
     let file = sources.keys().next().unwrap().clone();
     config.take_fetched(&Fetched::of([(file, Arc::new(known))].into()));
     assert_eq!(config.users["v"].secret, Some(Secret::Plain("new".into())));
+    assert!(!config.users_await_passwords());
     let ini = "[pgbouncer]\n[databases]\nd = user=u password_command='/bin/t a  b'\n\
                e = host=db.y sslmode=verify-full user=u password_source='aws-rds sign_host=db.x'\n[users]\nu = password_file=etc/word\n";
     let config = Config::read_among("h.ini", ini, &mut world(&files));

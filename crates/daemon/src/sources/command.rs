@@ -51,7 +51,8 @@ pub async fn run(words: &[String]) -> Result<SourceAnswer, String> {
     {
         // Its children, too.
         let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
-        let _ = child.wait().await;
+        // A program with rights of its own may live on: nobody waits for that.
+        tokio::spawn(async move { child.wait().await });
     }
     let limit = LIMIT.as_secs();
     let printed = ended.map_err(|_| format!("it was killed after {limit} seconds"))??;

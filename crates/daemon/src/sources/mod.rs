@@ -64,6 +64,22 @@ impl Sources {
         self.fill(config);
     }
 
+    /// The configuration was read once more during a takeover. Sources that have just answered are not
+    /// asked again, unless others have joined them.
+    pub fn set_again(&mut self, config: &mut Config) {
+        let asked = self.keeper.fetched();
+        let is_valid = |source: &SecretSource| {
+            let known = asked.get(source);
+            known.is_some_and(|known| known.valid(clock().0).is_some())
+        };
+        let uses = config.secret_sources();
+        let are_same = uses.len() == asked.iter().count();
+        match are_same && uses.keys().all(is_valid) {
+            true => self.fill(config),
+            false => self.set(config),
+        }
+    }
+
     /// Gives a configuration what is known.
     pub fn fill(&self, config: &mut Config) {
         config.take_fetched(&self.keeper.fetched());
@@ -90,17 +106,18 @@ impl Sources {
     pub fn ask_first(&mut self, limit: Duration) {
         let end = Instant::now() + limit;
         let (answers, heard) = mpsc::channel();
+        let answers = Arc::new(Mutex::new(Some(answers)));
         for source in self.keeper.take_due(clock()) {
             let (answers, ear) = (answers.clone(), self.ear.clone());
             let of = source.clone();
             self.ask(source, move |answer| {
-                if let Err(late) = answers.send((of, answer)) {
-                    let (of, answer) = late.0;
-                    let _ = ear.send(ControlEvent::Sourced(of, answer));
-                }
+                let answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
+                let _ = match &*answers {
+                    Some(answers) => answers.send((of, answer)).is_ok(),
+                    None => ear.send(ControlEvent::Sourced(of, answer)).is_ok(),
+                };
             });
         }
-        drop(answers);
         while !self.keeper.has_all_answers() {
             let left = end.saturating_duration_since(Instant::now());
             let Ok((source, answer)) = heard.recv_timeout(left) else {
@@ -108,7 +125,8 @@ impl Sources {
             };
             self.answered(&source, answer);
         }
-        // What came between the last look and the end of the channel.
+        // From here on, answers go the usual way.
+        *answers.lock().unwrap_or_else(PoisonError::into_inner) = None;
         while let Ok((source, answer)) = heard.try_recv() {
             self.answered(&source, answer);
         }

@@ -82,6 +82,14 @@ impl Pooler {
             }
         };
         let tls = client.tls.clone();
+        if found.is_none() && !matches!(method, Method::Any | Method::Trust) {
+            let front = self.front(&client.who.database);
+            if let Some(why) = self.config.lacks_listed(front, &user, self.now.0) {
+                let why = format!("no password of the user: {why}");
+                self.note_client(Level::Warning, id, &why, out);
+                return self.disconnect(id, Fault::PasswordAway, out);
+            }
+        }
         let (mut md5_salt, mut nonce) = ([0; 4], [0; 18]);
         self.random.fill_bytes(&mut md5_salt);
         self.random.fill_bytes(&mut nonce);

@@ -85,7 +85,9 @@ impl Fault {
         };
         let raise = |name: &str, now: String| format!("Raise {name} ({now}).");
         Some(match self {
-            LoginFailed(_) | NoSuchUser | Config(_) => "The pooler's log says why.".into(),
+            LoginFailed(_) | NoSuchUser | PasswordAway | Config(_) => {
+                "The pooler's log says why.".into()
+            }
             NoDatabase(_) => "Add the database, or *, to [databases] in the pooler's file.".into(),
             TooEarly => {
                 "A program that is no PostgreSQL client, or an error of the driver, sent this."

@@ -88,11 +88,24 @@ impl Pooler {
         }
     }
 
+    /// Notes that a pool's new servers fail for now, because the login of one has.
+    pub(crate) fn pool_fails(&mut self, id: ServerId, sqlstate: &str, text: &str) {
+        let server = gone!(self.servers.get(id));
+        let took = self.now.0.saturating_sub(server.times.connected.0);
+        let pool = self.pools.at_mut(server.pool);
+        self.logins.at_mut(server.login).count_connect_failure();
+        pool.host_fails();
+        let retry = nanos(self.config.globals.server_login_retry);
+        let last = pool.failure.as_ref();
+        let failure = Failure::new((self.now, took), (sqlstate, text), last, retry);
+        self.janitor.retry_at(failure.until);
+        pool.logins_fail(failure);
+    }
+
     /// Notes that new servers fail for now, and tells clients that wait for the first server.
     pub(crate) fn login_failed(&mut self, id: ServerId, sqlstate: &str, text: &str, out: &mut Out) {
         let server = gone!(self.servers.get(id));
         let (login_id, pool_id, reserved) = (server.login, server.pool, server.reserved_for());
-        let took = self.now.0.saturating_sub(server.times.connected.0);
         if self.pools.at(pool_id).key.purpose == Purpose::Checks {
             return self.check_fails(id, sqlstate, text, out);
         }
@@ -100,19 +113,16 @@ impl Pooler {
             let fault = Fault::ServerLogin(sqlstate.to_string(), text.to_string());
             return self.disconnect(client, fault, out);
         }
-        let pool = self.pools.at_mut(pool_id);
-        let login = self.logins.at_mut(login_id);
-        login.count_connect_failure();
-        pool.host_fails();
-        if sqlstate == "08006" && (pool.hosts_failed() as usize) < pool.target.hosts.len() {
-            return;
+        let pool = self.pools.at(pool_id);
+        // The host of this login is one more.
+        if sqlstate == "08006" && (pool.hosts_failed() as usize) + 1 < pool.target.hosts.len() {
+            self.logins.at_mut(login_id).count_connect_failure();
+            return self.pools.at_mut(pool_id).host_fails();
         }
-        let retry = nanos(self.config.globals.server_login_retry);
-        let last = pool.failure.as_ref();
-        let failure = Failure::new((self.now, took), (sqlstate, text), last, retry);
+        self.pool_fails(id, sqlstate, text);
+        let (pool, login) = (self.pools.at(pool_id), self.logins.at(login_id));
+        let failure = gone!(pool.failure.as_ref());
         let (absent, full) = (failure.is_absent(), failure.is_full());
-        self.janitor.retry_at(failure.until);
-        pool.logins_fail(failure);
         if pool.key.listens() {
             let key = login.key.clone();
             return self.lose_listener(&key, out);

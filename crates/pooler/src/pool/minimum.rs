@@ -63,7 +63,11 @@ impl Pooler {
             let knows = |user: &&String| {
                 let secret = || config.server_secret(database, user);
                 !database.lends_secrets(user)
-                    || matches!(secret(), ServerSecret::Written(Some(Secret::Plain(_))))
+                    || matches!(
+                        secret(),
+                        ServerSecret::Fetched { .. }
+                            | ServerSecret::Written(Some(Secret::Plain(_)))
+                    )
             };
             let forced = database.forced_user.iter();
             for user in forced.chain(database.users.keys().filter(knows)) {

@@ -72,11 +72,15 @@ impl Pooler {
     fn no_secret(&mut self, id: ServerId, lacked: LackedSecret, out: &mut Out) {
         const WHY: &str = "no password for the server";
         let pool = self.servers.at(id).pool;
+        let text = format!("{WHY}: {}", lacked.why);
         if let SecretWait::Awaits(_) = lacked.wait {
-            self.login_failed(id, "08006", &format!("{WHY}: {}", lacked.why), out);
+            self.login_failed(id, self.lack_sqlstate(id), &text, out);
             self.server_gone(id, out);
         } else {
-            self.never_connected(id, WHY, &lacked.why, out);
+            self.note_server(Level::Warning, id, &text, out);
+            self.login_failed(id, self.lack_sqlstate(id), &text, out);
+            self.note_closing(id, WHY, out);
+            self.server_gone(id, out);
             self.nobody_is_there(pool);
         }
         self.awaits_secret(pool, lacked.wait, None);

@@ -47,12 +47,16 @@ impl Pooler {
         } else {
             database.server_user(pooled)
         };
-        let listed = match pool.takes_second_secret() {
+        let second = pool.takes_second_secret();
+        let listed = match second {
             true => self.second_of(server.pool).or(of.terms.listed.as_ref()),
             false => of.terms.listed.as_ref(),
         };
-        let is_forced = database.forced_user.as_deref() == Some(pooled);
-        let (secret, keys) = if own && !(is_forced && database.password_source(pooled).is_some()) {
+        let (secret, keys) = if self.password_source(server.pool).is_some() {
+            let keys = shown.keys.clone();
+            let keys = keys.filter(|_| own || database.lends_secrets(pooled));
+            (self.login_secret(id), keys)
+        } else if own {
             let secret = Self::secret_of(&self.config, of, shown);
             (Ok(LoginSecret::of(secret)), shown.keys.clone())
         } else if !own && database.lends_secrets(pooled) {
@@ -69,7 +73,7 @@ impl Pooler {
             Ok(secret) => secret,
             Err(why) => {
                 self.note_server(Level::Warning, id, &why, out);
-                self.login_failed(id, "08006", &why, out);
+                self.login_failed(id, self.lack_sqlstate(id), &why, out);
                 return self.close_server(id, "no password", Close::Abort, out);
             }
         };
@@ -98,6 +102,7 @@ impl Pooler {
             parameters: Vec::new(),
             size: 0,
             fetched,
+            second,
         };
         let server = self.servers.at_mut(id);
         server.logs_in(login, Params::unknown(&self.shared.tracked));

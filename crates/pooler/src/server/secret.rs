@@ -52,16 +52,34 @@ impl LoginSecret {
 
 impl Pooler {
     /// The source of the password with which servers of a pool log in, if they use one.
-    fn password_source(&self, id: PoolId) -> Option<&SecretSource> {
+    pub(super) fn password_source(&self, id: PoolId) -> Option<&SecretSource> {
         let pool = self.pools.at(id);
         let login = self.logins.at(pool.login);
-        let (database, user) = (&login.terms.database, &*login.key.user);
+        let (database, user) = (&*login.terms.database, &*login.key.user);
         let own = matches!(pool.key.purpose, Purpose::Lookups | Purpose::Checks);
+        let is_forced = database.forced_user.as_deref() == Some(user);
+        let lends = !is_forced && (own || database.lends_secrets(user));
+        let shown = match pool.key.purpose {
+            Purpose::Clients | Purpose::Catalogue => &login.secrets,
+            _ => &pool.secrets,
+        };
         // Look-ups and checks log in as other users, too.
-        if own && database.forced_user.as_deref() != Some(user) {
-            return None;
+        match own && !is_forced {
+            _ if lends && shown.found.is_some() => None,
+            true => self.config.listed_source(&database.name, user),
+            false => self.config.server_source(database, user),
         }
-        database.password_source(user)
+    }
+
+    /// The SQLSTATE with which a server fails that has no password. Clients of a pool go on waiting, one
+    /// with a server of its own does not, and a check tells nothing of its host.
+    pub(super) fn lack_sqlstate(&self, id: ServerId) -> &'static str {
+        let server = self.servers.at(id);
+        match self.pools.at(server.pool).key.purpose {
+            Purpose::Checks => "08001",
+            _ if server.is_reserved() => "28P01",
+            _ => "08006",
+        }
     }
 
     /// Why a new server of a pool would have no password, if its source has no valid value.
@@ -71,11 +89,11 @@ impl Pooler {
         if known.is_some_and(|known| known.valid(self.now.0).is_some()) {
             return None;
         }
-        let error = known.and_then(|known| known.error.as_deref());
+        let why = known.map_or("it has not answered yet", |known| known.why_none());
         let answered = known.is_some_and(|known| known.has_answered());
         let generation = known.map_or(0, |known| known.generation);
         Some(LackedSecret {
-            why: format!("{source}: {}", error.unwrap_or("it has not answered yet")),
+            why: format!("{source}: {why}"),
             wait: match answered {
                 true => SecretWait::Lacks(generation),
                 false => SecretWait::Awaits(generation),
@@ -94,10 +112,19 @@ impl Pooler {
         let server = self.servers.at(id);
         let login = self.logins.at(server.login);
         let (database, pooled) = (&*login.terms.database, &*login.key.user);
-        let (source, known) = match self.config.server_secret(database, pooled) {
-            ServerSecret::Written(secret) => return Ok(LoginSecret::of(secret)),
-            ServerSecret::Fetched { source, known } => (source, known),
+        let Some(source) = self.password_source(server.pool) else {
+            let second = self.pools.at(server.pool).takes_second_secret();
+            if let Some(secret) = self.second_of(server.pool).filter(|_| second) {
+                return Ok(LoginSecret::of(Some(secret.clone())));
+            }
+            return Ok(LoginSecret::of(
+                match self.config.server_secret(database, pooled) {
+                    ServerSecret::Written(secret) => secret,
+                    ServerSecret::Fetched { .. } => None,
+                },
+            ));
         };
+        let known = self.config.fetched.get(source);
         let lacks = || format!("{source}: the password has ended");
         let known = known.ok_or_else(lacks)?;
         let fetched = Some((source.clone(), known.generation));
@@ -169,7 +196,9 @@ impl Pooler {
         }
         let server = gone!(self.servers.get_mut(id));
         let (pool_id, reserved) = (server.pool, server.is_reserved());
-        let fetched = server.login_mut().and_then(|login| login.fetched.take());
+        let login = server.login_mut();
+        let (fetched, second) =
+            login.map_or((None, false), |login| (login.fetched.take(), login.second));
         if let Some((source, generation)) = &fetched {
             let (source, generation) = (source.clone(), *generation);
             let question = Question::SecretRefused { source, generation };
@@ -177,25 +206,36 @@ impl Pooler {
         }
         let has_other = fetched.is_none() && self.second_of(pool_id).is_some();
         let now = self.now;
-        let is_check = self.pools.at(pool_id).key.purpose == Purpose::Checks;
-        // A client with a server of its own waits for no other one, and a check comes again.
-        if fetched.is_none() && !has_other || reserved || is_check {
+        let key = &self.pools.at(pool_id).key;
+        let comes_again = key.purpose == Purpose::Checks || key.listens();
+        // A client with a server of its own waits for no other one; a check or a listener comes again.
+        if fetched.is_none() && !has_other || reserved || comes_again {
             return false;
         }
+        let pool = self.pools.at(pool_id);
+        let waits_for = pool.failure.as_ref().and_then(|failure| failure.secret);
+        // Another secret's turn may have come since this login began.
+        let (newer, is_awaited) = match &fetched {
+            Some((source, generation)) => {
+                let known = self.config.fetched.get(source);
+                let newer = known.is_some_and(|known| known.generation > *generation);
+                let awaits = matches!(waits_for, Some(SecretWait::Awaits(of)) if of >= *generation);
+                (newer, awaits)
+            }
+            None => (second != pool.takes_second_secret(), false),
+        };
+        if is_awaited || newer && waits_for.is_some() {
+            return true;
+        }
         let since = Time(now.0.saturating_sub(ONCE_IN_NS));
-        if !self
-            .pools
-            .at_mut(pool_id)
-            .turns_secret(now, since, has_other)
-        {
+        let pool = self.pools.at_mut(pool_id);
+        if !newer && !pool.turns_secret(now, since, has_other) {
             return false;
         }
         // An error for which clients wait; the true one replaces it below.
-        self.login_failed(id, "08006", text, out);
+        self.pool_fails(id, "08006", text);
         match fetched {
-            Some((source, generation)) => {
-                let known = self.config.fetched.get(&source);
-                let newer = known.is_some_and(|known| known.generation > generation);
+            Some((_, generation)) => {
                 let wait = match newer {
                     true => SecretWait::Lacks(generation),
                     false => SecretWait::Awaits(generation),
@@ -211,6 +251,10 @@ impl Pooler {
     pub(super) fn second_of(&self, id: PoolId) -> Option<&Secret> {
         let login = self.logins.at(self.pools.at(id).login);
         let (database, pooled) = (&login.terms.database, &*login.key.user);
+        let purpose = self.pools.at(id).key.purpose;
+        if matches!(purpose, Purpose::Lookups | Purpose::Checks) {
+            return None;
+        }
         let written = database.server_password(pooled).is_some();
         let user = database.server_user(pooled);
         (!written).then(|| self.config.second_secret(&database.name, user))?

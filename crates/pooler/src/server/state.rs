@@ -93,6 +93,8 @@ pub struct ServerAttempt {
     pub(super) size: usize,
     /// The source of the password, and which of its values it is.
     pub(super) fetched: Option<(SecretSource, u64)>,
+    /// The password is the second of two.
+    pub(super) second: bool,
 }
 
 impl std::fmt::Debug for ServerAttempt {
