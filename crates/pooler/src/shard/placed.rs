@@ -120,3 +120,73 @@ impl<'a> Placed<'a> {
         (reader.basis() == Some(self.basis)).then_some(self.decision)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use howdah_shard::{Catalogue, Map, Names, Planner};
+
+    use super::*;
+    use crate::config::Shard;
+    use crate::statement::Constants;
+
+    #[test]
+    fn a_decision_is_for_its_own_message_only() {
+        let statement = |text: &[u8]| Arc::new(Statement::new(1, Constants::Fixed, text, 0));
+        let (one, same, other) = (
+            statement(b"select 1\0\0\0"),
+            statement(b"select 1\0\0\0"),
+            statement(b"select 2\0\0\0"),
+        );
+        let catalogue = Arc::new(Catalogue::new(1, vec![None, None]));
+        let map = Map::builder(["a", "b"]).expect("a map");
+        let mut planner = Planner::new(
+            Arc::new(map.finish()),
+            catalogue.clone(),
+            HashSet::default(),
+            1 << 20,
+        );
+        let names = Names {
+            role: "u",
+            login: "u",
+            search_path: None,
+            has_temporary: false,
+            escapes: false,
+            utf8: true,
+        };
+        let number = |planner: &mut Planner, names| planner.number(names);
+        let before = number(&mut planner, &names);
+        assert_eq!(before, number(&mut planner, &names));
+        for changed in [
+            Names { role: "v", ..names },
+            Names {
+                search_path: Some("a"),
+                ..names
+            },
+            Names {
+                escapes: true,
+                ..names
+            },
+        ] {
+            assert_ne!(before, number(&mut planner, &changed));
+        }
+        planner.set_catalogue(catalogue);
+        assert_ne!(before, number(&mut planner, &names));
+        let basis = before.map(|names| Basis {
+            names,
+            same_encoding: true,
+        });
+        let decision = Decision::At(Shard(1));
+        let placed = |binds| Placed::new(PlacedMessage { at: 7, binds }, &decision, basis);
+        let is_of = |binds, at, statement: Option<&Arc<Statement>>| {
+            placed(binds).is_some_and(|placed| placed.is_of(at, statement))
+        };
+        assert!(is_of(None, 7, None) && !is_of(None, 8, None) && !is_of(None, 7, Some(&one)));
+        let parsed = Some(Definition::OfGroup(&b"select 1\0\0\0"[..]));
+        assert!(is_of(parsed.clone(), 7, Some(&one)) && !is_of(parsed.clone(), 7, Some(&other)));
+        assert!(!is_of(parsed, 7, None));
+        let of_client = Some(Definition::OfClient(one.clone()));
+        assert!(is_of(of_client.clone(), 7, Some(&one)) && !is_of(of_client, 7, Some(&same)));
+    }
+}
