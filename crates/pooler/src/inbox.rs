@@ -34,8 +34,8 @@ struct FirstHeld {
 enum Room {
     /// The message waits for so many bytes, and nothing is read meanwhile.
     Waits(usize),
-    /// The message has its bytes.
-    Has { _charge: Charge },
+    /// The message has so many bytes.
+    Has { _charge: Charge, size: usize },
 }
 
 /// The stream of one side of a link.
@@ -180,9 +180,12 @@ impl Inbox {
         self.first = None;
     }
 
-    /// True if the first message waits for room in the account, or has it.
-    pub fn asked_for_room(&self) -> bool {
-        self.room().is_some()
+    /// True if the first message waits for room in the account, or has so much of it, in bytes.
+    pub fn asked_for_room(&self, size: usize) -> bool {
+        self.room().is_some_and(|room| match room {
+            Room::Waits(_) => true,
+            Room::Has { size: has, .. } => *has >= size,
+        })
     }
 
     /// The room that the first message waits for, in bytes.
@@ -205,7 +208,7 @@ impl Inbox {
     /// The first message gets room, and memory of just this size.
     pub fn gets_room(&mut self, share: &Arc<Allowance>, size: usize) {
         let _charge = share.charge(KeptFor::Messages, size);
-        self.first.get_or_insert_default().room = Some(Room::Has { _charge });
+        self.first.get_or_insert_default().room = Some(Room::Has { _charge, size });
         let more = size.saturating_sub(self.held.len());
         self.held.reserve_exact(more);
     }

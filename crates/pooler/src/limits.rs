@@ -42,6 +42,9 @@ pub const GUESSED_TEXT: usize = 64 << 10;
 /// How many messages of a group are read to find the shard of a sharded database.
 pub const SHARDED_GROUP: usize = 256;
 
+/// How many bytes of a group are read for that, in whole messages.
+pub const SHARDED_GROUP_BYTES: usize = 1 << 20;
+
 /// The longest statement of a sharded database, with the messages before it, that is held and read as
 /// a whole, in bytes.
 pub const SHARDED: usize = 8 << 20;

@@ -238,6 +238,9 @@ impl Upstream<'_> {
         };
         let Some(statement) = self.lookup(names.statement) else {
             // It does not exist, as PostgreSQL says, or was placed when it was parsed.
+            if let Some(sharded) = self.client.sharded_mut() {
+                sharded.binds(true);
+            }
             return Ok(Ok(()));
         };
         match ShardedText::read(statement.text()) {

@@ -50,6 +50,7 @@ impl Pooler {
                 let share = &self.logins.at(login).share;
                 if !share.will_have_room(size) {
                     // Texts have taken the room for good. The message is answered without it.
+                    self.clients.at_mut(id).inbox.gives_room_back();
                     self.next.note(Next::Resume(id));
                 } else if full.contains(&login) || !share.has_room(size) {
                     full.push(login);

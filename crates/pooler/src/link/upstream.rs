@@ -506,7 +506,7 @@ pub(crate) fn await_whole(
     header: Header,
 ) -> Step {
     let size = header.total();
-    if size <= limits::FRONT || client.inbox.asked_for_room() {
+    if size <= limits::FRONT || client.inbox.asked_for_room(size) {
         return Err(Flow::Partial);
     }
     // Who has a server does not wait: others may wait for that server.

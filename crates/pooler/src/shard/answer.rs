@@ -4,7 +4,7 @@ use howdah_wire::tag::backend;
 use howdah_wire::write;
 use howdah_wire::write::Column;
 
-use crate::effect::{ShardSetting, ShardedText};
+use crate::effect::{ShardSetting, ShardedText, ends_first};
 use crate::shard::error::ShardError;
 use crate::shard::group::CommandStep;
 
@@ -57,6 +57,11 @@ impl OwnAnswer {
 }
 
 impl CommandStep<'_> {
+    /// True for a Parse that a failed transaction does not take.
+    pub fn begins_anew(&self) -> bool {
+        matches!(self, CommandStep::Parse(_, definition) if !ends_first(definition))
+    }
+
     /// Writes the answer to a message of a group of commands, by the answers to the commands. `Err` if
     /// the command of the message fails.
     pub fn write<'a>(

@@ -129,6 +129,9 @@ pub fn read_group<'a: 'c, 'c>(
             _ => return reader.goes_anywhere(),
         }
         at = length;
+        if at > limits::SHARDED_GROUP_BYTES {
+            break;
+        }
     }
     // Each of the others is looked at when it is sent.
     reader.goes_by_its_beginning()

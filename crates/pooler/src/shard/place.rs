@@ -183,7 +183,7 @@ impl Pooler {
                 GroupRead::Decided(decision) => decision,
                 GroupRead::Partial(size) => {
                     partial = Some(size);
-                    sharded.unread()
+                    Decision::NoKey(NoKey::Any)
                 }
                 GroupRead::Long => sharded.unread(),
                 // Statements mean the same on all shards.
@@ -197,6 +197,9 @@ impl Pooler {
         if let Some(size) = partial {
             let body = size.saturating_sub(HEADER) as u32;
             self.hold_whole(id, Header { body, ..header })?;
+            // There will never be room for the rest.
+            let decision = self.sharded(id).unread();
+            return Ok(self.goes(id, decision, (chunk, header), out));
         }
         if let Some(group) = commands
             && self.answer_commands(id, &group, chunk, out)
@@ -261,7 +264,11 @@ impl Pooler {
         if !self.has_room_for(id, group) {
             return false;
         }
-        let was_failed = self.sharded(id).transaction.status() == Status::Failed;
+        let is_failed = self.sharded(id).transaction.status() == Status::Failed;
+        if is_failed && group.steps.iter().any(CommandStep::begins_anew) {
+            // PostgreSQL refuses the Parse, and skips what follows.
+            return false;
+        }
         let sharded = self.sharded_mut(id);
         let Some(answers) = sharded.answers_all(&group.texts) else {
             return false;
@@ -272,23 +279,12 @@ impl Pooler {
         let status = sharded.transaction.status();
         let mut answer = Vec::new();
         let mut failed = None;
-        let mut is_aborted = was_failed;
         for step in &group.steps {
-            let parses = match step {
-                CommandStep::Parse(_, definition) if is_aborted => ends_first(definition),
-                _ => true,
-            };
-            let aborted = ShardError::aborted();
-            let done = match parses {
-                true => step.write(&answers, &mut answer),
-                false => Err(&aborted),
-            };
-            if let Err(error) = done {
+            if let Err(error) = step.write(&answers, &mut answer) {
                 error.write(&mut answer);
                 failed = Some(error.sqlstate);
                 break;
             }
-            is_aborted &= !matches!(step, CommandStep::Execute(_));
             self.names_command(id, step);
         }
         let client = self.clients.at_mut(id);

@@ -114,6 +114,8 @@ impl Sharded {
                 }
             }
             if let Some(Err(_)) = answers.last() {
+                // PostgreSQL takes back what the group has set.
+                self.session = before.0;
                 break;
             }
         }
