@@ -155,9 +155,8 @@ mod tests {
             escapes: false,
             utf8: true,
         };
-        let number = |planner: &mut Planner, names| planner.number(names);
-        let before = number(&mut planner, &names);
-        assert_eq!(before, number(&mut planner, &names));
+        let before = planner.number(&names);
+        assert_eq!(before, planner.number(&names));
         for changed in [
             Names { role: "v", ..names },
             Names {
@@ -169,10 +168,10 @@ mod tests {
                 ..names
             },
         ] {
-            assert_ne!(before, number(&mut planner, &changed));
+            assert_ne!(before, planner.number(&changed));
         }
         planner.set_catalogue(catalogue);
-        assert_ne!(before, number(&mut planner, &names));
+        assert_ne!(before, planner.number(&names));
         let basis = before.map(|names| Basis {
             names,
             same_encoding: true,
