@@ -89,9 +89,9 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
             "pooler/src/server/secret.rs",
             "pooler/src/sources.rs",
         ],
-        2040,
+        2112,
     ),
-    ("configuration", &["config/src"], 8472),
+    ("configuration", &["config/src"], 8542),
     (
         "hosts and roles",
         &[
