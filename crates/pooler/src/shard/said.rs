@@ -82,14 +82,16 @@ impl Sharded {
 
     /// The shard that SET LOCAL of a hint says, if it is among these commands.
     pub fn local_hint(&self, texts: &[Box<[u8]>]) -> Option<Decision> {
-        let hint = texts.iter().find_map(|text| match ShardedText::read(text) {
-            ShardedText::Set {
-                setting,
-                value: Some(value),
-                local: true,
-            } => Some(hint_of(setting, &value)),
-            _ => None,
-        })?;
+        let hint = texts
+            .iter()
+            .find_map(|text| match ShardedText::read(text) {
+                ShardedText::Set {
+                    setting,
+                    value: Some(value),
+                    local: true,
+                } => Some(hint_of(setting, &value)),
+                _ => None,
+            })?;
         Some(Decision::At(self.shard_of(&hint).ok()?))
     }
 

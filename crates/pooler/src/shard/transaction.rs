@@ -185,7 +185,9 @@ impl Transaction {
     /// transaction is left.
     pub fn loses_server(&mut self) {
         *self = match std::mem::take(self) {
-            Transaction::Unsent(begun) | Transaction::Beginning(begun) => Transaction::Unsent(begun),
+            Transaction::Unsent(begun) | Transaction::Beginning(begun) => {
+                Transaction::Unsent(begun)
+            }
             Transaction::AtServer | Transaction::Guessed(_) => Transaction::AtServer,
         }
     }

@@ -508,7 +508,10 @@ impl Reader<'_> {
             Some(NodeEnum::TypeCast(cast))
                 if family == KeyType::Integer
                     && matches!(boxed(&cast.arg), Some(NodeEnum::AConst(_)))
-                    && cast.type_name.as_ref().and_then(|to| self.array_family_of(to))
+                    && cast
+                        .type_name
+                        .as_ref()
+                        .and_then(|to| self.array_family_of(to))
                         == Some(family) =>
             {
                 return self.array_premises(boxed(&cast.arg), family, scope);
