@@ -32,7 +32,7 @@ const LONGEST: usize = 920;
 /// Features with their files or folders in `crates`, and how many lines of code these have (without
 /// tests, comments and blank lines). A commit that raises a number says why in its message.
 const FEATURES: [(&str, &[&str], usize); 12] = [
-    ("reading SQL", &["sql/src"], 3371),
+    ("reading SQL", &["sql/src"], 3462),
     ("session state", &["pooler/src/session"], 1799),
     ("LISTEN", &["pooler/src/listen"], 1424),
     ("console", &["pooler/src/console"], 4162),

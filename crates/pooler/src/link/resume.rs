@@ -21,7 +21,7 @@ use crate::queries::watched::Watching;
 use crate::server::Server;
 use crate::session::Tracking;
 use crate::shard::Placing;
-use crate::shard::placed::Placed;
+use crate::shard::placed::HandedOn;
 use crate::shard::planning::Planning;
 
 /// The result of handling a chunk.
@@ -189,7 +189,7 @@ impl Pooler {
         &mut self,
         id: ClientId,
         chunk: &mut Chunk<'_>,
-        (read, placed): (&mut QueryRead, Option<Placed<'_>>),
+        (read, placed): (&mut QueryRead, Option<HandedOn<'_>>),
         out: &mut Out,
     ) -> Flow {
         let now = self.now;

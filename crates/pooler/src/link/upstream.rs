@@ -22,7 +22,7 @@ use crate::opening::QueryRead;
 use crate::params::Tracked;
 use crate::queries::watched::Watching;
 use crate::server::Server;
-use crate::shard::placed::Placed;
+use crate::shard::placed::HandedOn;
 use crate::shard::planning::Planning;
 use crate::statement::{self, Interner, Keepers, Named, SchemaId, Statement};
 
@@ -124,7 +124,7 @@ pub struct Upstream<'a> {
     /// What plans need, if the client's database is sharded.
     pub planning: Option<Box<Planning<'a>>>,
     /// Where a message of the chunk belongs, as was found before the client had the server.
-    pub(crate) placed: Option<Placed<'a>>,
+    pub(crate) placed: Option<HandedOn<'a>>,
     /// The list of actions.
     pub out: &'a mut Out,
     /// The counters.

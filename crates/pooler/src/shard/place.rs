@@ -21,7 +21,7 @@ use crate::shard::Sharded;
 use crate::shard::bound_text::{BoundText, Decision, PlanReader};
 use crate::shard::error::ShardError;
 use crate::shard::group::{CommandGroup, CommandStep, GroupRead, read_group};
-use crate::shard::placed::{Basis, Placed, PlacedMessage};
+use crate::shard::placed::{Basis, HandedOn, PlacedMessage};
 use crate::shard::planning::Planning;
 use crate::statement::Named;
 
@@ -29,14 +29,14 @@ use crate::statement::Named;
 #[derive(Debug)]
 pub(crate) enum Placing<'a> {
     /// The client is in the login of the message's shard, and needs a server.
-    Goes(Option<Placed<'a>>),
+    Goes(Option<HandedOn<'a>>),
     /// Howdah has answered.
     Done,
 }
 
 impl<'a> Placing<'a> {
     /// A message that goes takes its decision along.
-    fn with(self, placed: Option<Placed<'a>>) -> Placing<'a> {
+    fn with(self, placed: Option<HandedOn<'a>>) -> Placing<'a> {
         match self {
             Placing::Goes(_) => Placing::Goes(placed),
             Placing::Done => Placing::Done,
@@ -112,7 +112,7 @@ impl Pooler {
             at: chunk.at,
             binds: None,
         };
-        let placed = Placed::new(message, &decision, basis);
+        let placed = HandedOn::new(message, &decision, basis);
         self.sharded_mut(id).transaction.fails_at_server();
         let placing = self.goes(id, decision, (chunk, header), out);
         Ok(placing.with(placed))
@@ -208,7 +208,7 @@ impl Pooler {
         }
         let placed = first_bind
             .filter(|_| !failed)
-            .and_then(|(message, decision)| Placed::new(message, &decision, basis));
+            .and_then(|(message, decision)| HandedOn::new(message, &decision, basis));
         self.sharded_mut(id).transaction.fails_at_server();
         let placing = self.goes(id, decision, (chunk, header), out);
         Ok(placing.with(placed))

@@ -13,7 +13,7 @@ use crate::statement::Statement;
 /// This lives no longer than the chunk of the message, in which no other message begins at the same
 /// byte.
 #[derive(Debug)]
-pub struct Placed<'a> {
+pub struct HandedOn<'a> {
     message: PlacedMessage<'a>,
     decision: Decision,
     basis: Basis,
@@ -85,20 +85,20 @@ impl Definition<'_, Arc<Statement>> {
     }
 }
 
-impl<'a> Placed<'a> {
+impl<'a> HandedOn<'a> {
     /// A decision to hand on; `None` if it goes by what has no number, or is about a refusal.
     pub fn new(
         message: PlacedMessage<'a>,
         decision: &Decision,
         basis: Option<Basis>,
-    ) -> Option<Placed<'a>> {
+    ) -> Option<HandedOn<'a>> {
         let goes = !matches!(
             decision,
             Decision::Refused(_) | Decision::NeedsCatalogue { .. }
         );
         let basis = basis.filter(|_| goes)?;
         let decision = decision.clone();
-        Some(Placed {
+        Some(HandedOn {
             message,
             decision,
             basis,
@@ -177,7 +177,7 @@ mod tests {
             same_encoding: true,
         });
         let decision = Decision::At(Shard(1));
-        let placed = |binds| Placed::new(PlacedMessage { at: 7, binds }, &decision, basis);
+        let placed = |binds| HandedOn::new(PlacedMessage { at: 7, binds }, &decision, basis);
         let is_of = |binds, at, statement: Option<&Arc<Statement>>| {
             placed(binds).is_some_and(|placed| placed.is_of(at, statement))
         };
