@@ -35,8 +35,8 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
     ("reading SQL", &["sql/src"], 3462),
     ("session state", &["pooler/src/session"], 1799),
     ("LISTEN", &["pooler/src/listen"], 1424),
-    ("console", &["pooler/src/console"], 4162),
-    ("statements", &["pooler/src/statement"], 947),
+    ("console", &["pooler/src/console"], 4832),
+    ("statements", &["pooler/src/statement"], 948),
     (
         "takeover",
         &[
@@ -71,12 +71,12 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
             "pooler/src/peering.rs",
             "pooler/src/signal.rs",
         ],
-        1195,
+        1199,
     ),
     (
         "sharded databases",
         &["pooler/src/shard", "pooler/src/link/gated.rs"],
-        2251,
+        3350,
     ),
     (
         "tokens and secrets",

@@ -12,20 +12,18 @@ use howdah_wire::write;
 use super::upstream::{Flow, Upstream, await_whole, is_long_parse, needs_server, whole};
 use crate::config::Shard;
 use crate::effect::{ShardSetting, ShardedText, resets_all};
-use crate::event::{ClientId, Out, Peer, ServerId};
+use crate::event::{ClientId, Out, Peer};
 use crate::inbox::Chunk;
 use crate::ledger::{Entry, Refusal, Reply};
 use crate::limits;
 use crate::link::ends::Farewell;
 use crate::next::Next;
 use crate::pooler::Pooler;
-use crate::server::ServerState;
 use crate::shard::bound_text::{BoundText, Decision};
 use crate::shard::error::ShardError;
 use crate::shard::group::{GroupRead, read_group};
 use crate::shard::hint_of;
 use crate::shard::noted::Noted;
-use crate::shard::transaction::AfterBegin;
 use crate::statement::Statement;
 
 impl Upstream<'_> {
@@ -421,43 +419,6 @@ impl Pooler {
         let server = self.servers.at_mut(server_id);
         server.runs_for_us(server_id, &text, out);
         super::bind::bind_held((id, client), (server_id, server));
-    }
-
-    /// True while a server runs the late BEGIN of its client.
-    pub(crate) fn begins_late(&self, id: ServerId) -> bool {
-        let ServerState::Aligning(client) = *self.servers.at(id).state() else {
-            return false;
-        };
-        let client = self.clients.get(client);
-        let sharded = client.and_then(|client| client.sharded.as_deref());
-        sharded.is_some_and(|sharded| sharded.transaction.is_beginning())
-    }
-
-    /// PostgreSQL has refused a client's late BEGIN, and will say its state.
-    pub(crate) fn begin_refused(&mut self, id: ClientId, sqlstate: &str, message: &str) {
-        if let Some(sharded) = self.clients.at_mut(id).sharded_mut() {
-            sharded.transaction.is_refused(sqlstate, message);
-        }
-    }
-
-    /// PostgreSQL has answered a client's late BEGIN.
-    pub(crate) fn begin_answered(&mut self, id: ServerId, client: ClientId, out: &mut Out) {
-        let status = self.servers.at(id).status;
-        let transaction = match self.clients.at_mut(client).sharded_mut() {
-            Some(sharded) => &mut sharded.transaction,
-            None => return,
-        };
-        let refused = match transaction.is_answered(status) {
-            AfterBegin::Goes => return self.aligned(id, out),
-            AfterBegin::Over => None,
-            AfterBegin::Refused(sqlstate, message) => Some((sqlstate, message)),
-        };
-        self.leave_server(client, Farewell::Orderly, out);
-        if let Some((sqlstate, message)) = refused {
-            let error = |buf: &mut Vec<u8>| write::error(buf, "ERROR", &sqlstate, &message);
-            self.fail_waiting(client, sqlstate.as_bytes(), error, out);
-        }
-        self.next.note(Next::Resume(client));
     }
 
     /// A client's transaction has begun on the wrong shard, on a guess. It is rolled back there, and

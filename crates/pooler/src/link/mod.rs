@@ -28,6 +28,7 @@ mod gated;
 mod guarded;
 mod kept_unnamed;
 pub mod known;
+mod late_begin;
 pub mod meaning;
 mod orders;
 mod pause;

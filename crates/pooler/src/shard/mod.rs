@@ -118,7 +118,7 @@ impl Sharded {
     }
 
     /// The client has no server.
-    fn has_no_server(&mut self) {
+    fn forgets_server(&mut self) {
         self.transaction.loses_server();
         if !self.transaction.is_begun() {
             self.local = None;

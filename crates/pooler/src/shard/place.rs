@@ -59,7 +59,7 @@ impl Pooler {
         if self.janitor.is_paused(&self.clients.at(id).who.database) {
             return Err(self.waits_to_be_placed(id));
         }
-        self.sharded_mut(id).has_no_server();
+        self.sharded_mut(id).forgets_server();
         let placing = match header.tag {
             tag::QUERY => self.place_query(id, chunk, header, out),
             tag::FUNCTION_CALL => {

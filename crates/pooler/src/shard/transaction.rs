@@ -28,16 +28,16 @@ pub enum Transaction {
     #[default]
     AtServer,
     /// Howdah has answered the BEGIN. No server knows of it.
-    Unsent(Begun),
+    Unsent(UnsentBegin),
     /// The BEGIN is on its way to the client's server.
-    Beginning(Begun),
+    Beginning(UnsentBegin),
     /// The server has it, on a guess: no statement has said its shard.
     Guessed(Guess),
 }
 
 /// A transaction that Howdah has begun for a client.
 #[derive(Clone, Debug, Default)]
-pub struct Begun {
+pub struct UnsentBegin {
     /// The client's BEGIN, and what is repeated behind it.
     text: Box<[u8]>,
     /// A message of the client has failed since.
@@ -77,9 +77,9 @@ pub enum AfterBegin {
 impl Transaction {
     /// A transaction that Howdah has begun.
     pub fn begun(text: &[u8]) -> Transaction {
-        Transaction::Unsent(Begun {
+        Transaction::Unsent(UnsentBegin {
             text: text.into(),
-            ..Begun::default()
+            ..UnsentBegin::default()
         })
     }
 
@@ -146,7 +146,7 @@ impl Transaction {
     }
 
     /// PostgreSQL has refused the BEGIN that is on its way.
-    pub fn is_refused(&mut self, sqlstate: &str, message: &str) {
+    pub fn learns_refusal(&mut self, sqlstate: &str, message: &str) {
         if let Transaction::Beginning(begun) = self {
             begun.refused = Some((sqlstate.into(), message.into()));
         }
@@ -209,10 +209,10 @@ impl Transaction {
         {
             let mut text = begun.text.to_vec();
             text.extend_from_slice(FAILS);
-            *self = Transaction::Unsent(Begun {
+            *self = Transaction::Unsent(UnsentBegin {
                 text: text.into(),
                 fails_there: true,
-                ..Begun::default()
+                ..UnsentBegin::default()
             });
         }
     }
