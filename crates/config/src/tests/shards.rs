@@ -83,12 +83,12 @@ fn what_can_not_be_sharded() {
         (
             "shards=p0,p1",
             "[distributions:prod]\nt = hash bigint slots=2 0=p0\n",
-            "database \"prod\", t = hash bigint slots=2 0=p0: slot 1 has no shard (at character 25) (h.ini:10)",
+            "database \"prod\", t = hash bigint slots=2 0=p0: slot 1 has no shard (at character 25) (h.ini:9)",
         ),
         (
             "shards=p0,p1",
             "[tables:prod]\npublic.* = t(id)\npublic.* = p0\n",
-            "database \"prod\": \"public.*\" is already written at h.ini:10 (h.ini:11)",
+            "database \"prod\": \"public.*\" is already written at h.ini:9 (h.ini:10)",
         ),
         (
             "shards=p0,p1",
