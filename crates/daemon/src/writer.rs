@@ -80,9 +80,11 @@ enum Job {
 
 /// The destination of lines.
 struct Sink {
-    /// A descriptor of its own for standard error: PostgreSQL's grammar turns the usual one elsewhere
-    /// while it reads a statement.
-    stderr: Option<File>,
+    /// Lines go to standard error.
+    stderr: bool,
+    /// A descriptor of its own for standard error, once the process is where it stays: PostgreSQL's
+    /// grammar turns the usual one elsewhere while it reads a statement.
+    own: Option<File>,
     file: LogFile,
 }
 
@@ -90,15 +92,17 @@ impl Writer {
     /// A writer to standard error, if `stderr`, and to no file yet.
     pub fn new(stderr: bool, tell: Tell) -> Writer {
         let file = LogFile::default();
-        let own = || io::stderr().as_fd().try_clone_to_owned().ok();
-        let stderr = if stderr { own().map(File::from) } else { None };
         Writer {
             shared: Arc::new(Shared {
                 tell,
                 queue: Mutex::default(),
                 filled: Condvar::new(),
                 done: Condvar::new(),
-                sink: Mutex::new(Sink { stderr, file }),
+                sink: Mutex::new(Sink {
+                    stderr,
+                    own: None,
+                    file,
+                }),
             }),
         }
     }
@@ -108,6 +112,7 @@ impl Writer {
     /// # Errors
     /// The system refuses a thread.
     pub fn start(&self) -> io::Result<()> {
+        self.shared.owns_stderr();
         let mut queue = self.shared.queue();
         let shared = self.shared.clone();
         let thread = std::thread::Builder::new().name("log".into());
@@ -177,6 +182,16 @@ impl Shared {
             .does(job, self.tell);
     }
 
+    /// Standard error gets a descriptor of its own. Only a process that stays may have it: whoever reads
+    /// the standard error of a daemon's parent waits until nobody has it open.
+    fn owns_stderr(&self) {
+        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        if sink.stderr {
+            let own = io::stderr().as_fd().try_clone_to_owned();
+            sink.own = own.ok().map(File::from);
+        }
+    }
+
     /// Wakes the thread if the queue was empty.
     fn has_more(&self, mut queue: MutexGuard<'_, Queue>) {
         if queue.thread == Thread::Waits {
@@ -211,10 +226,12 @@ impl Sink {
         match job {
             Job::Open(file) => self.file.open(file),
             Job::Line(line) => {
-                if let Some(stderr) = &mut self.stderr {
-                    // An error of standard error can't be reported anywhere.
-                    let _ = stderr.write_all(line.text.as_bytes());
-                }
+                // An error of standard error can't be reported anywhere.
+                let _ = match &mut self.own {
+                    Some(own) => own.write_all(line.text.as_bytes()),
+                    None if self.stderr => io::stderr().write_all(line.text.as_bytes()),
+                    None => Ok(()),
+                };
                 let tell = |text| tell(&line.time, line.json, text);
                 self.file.write(&line.text, tell);
             }
