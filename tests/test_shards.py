@@ -337,8 +337,10 @@ def test_pause_brings_a_new_map(sharded, filled):
 
 def test_names_are_those_of_the_login(sharded, filled):
     """The search path is the default of the role that has logged in, whatever role is current."""
+    filled.sql("drop role if exists elsewhere, nowhere")
     for shard in SHARDS:
-        filled.sql("create schema other; create table other.accounts (account_id bigint); "
+        filled.sql("drop schema if exists other cascade; "
+                   "create schema other; create table other.accounts (account_id bigint); "
                    "grant usage on schema other to public; grant all on other.accounts to public; "
                    "grant all on accounts to public", database=shard)
     filled.sql("create role elsewhere login superuser; create role nowhere; "

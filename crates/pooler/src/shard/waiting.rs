@@ -58,6 +58,10 @@ impl Pooler {
             if line.key.purpose != Purpose::Clients || line.waiting.is_empty() {
                 continue;
             }
+            let entry = self.config.databases.get(&*line.key.login.database);
+            if entry.is_none_or(|entry| entry.shard_of.is_none()) {
+                continue;
+            }
             for (id, since) in self.pools.at_mut(pool).waiting.take_all() {
                 let client = self.clients.get(id).filter(|client| client.waits());
                 let Some(client) = client else { continue };
