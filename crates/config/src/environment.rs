@@ -1,6 +1,6 @@
 //! Settings in variables of the environment: `HOWDAH_POOL_MODE` is `pool_mode`, and
 //! `HOWDAH_HTTP_TOKEN_FILE` names a file with `http_token`. Without a file, `HOWDAH_DATABASE_URL` has a
-//! database.
+//! database, or else the variables of a usual image of PgBouncer have them (`image.rs`).
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use super::surroundings::Surroundings;
 use super::toml_value::seconds;
 use super::value::Kind;
 use super::written::{Path, WrittenLine};
-use super::{Mistake, Place, Scope, Setting, table, url};
+use super::{Mistake, Place, Scope, Setting, image, table, url};
 
 /// How the names of the variables begin.
 const PREFIX: &str = "HOWDAH_";
@@ -84,6 +84,11 @@ pub(super) fn databases(
     surroundings: &mut dyn Surroundings,
     mistakes: &mut Vec<Mistake>,
 ) -> Vec<WrittenLine> {
+    if surroundings.variables("HOWDAH_DATABASE_URL").is_empty()
+        && let Some(lines) = image::lines(surroundings, mistakes)
+    {
+        return lines;
+    }
     let main: Path = [Scope::Global.section().to_owned()].into();
     let mut lines = vec![WrittenLine::head(main, Place::variable(OPTION))];
     lines.extend(WITHOUT_FILE.map(|(name, value)| {
@@ -239,7 +244,7 @@ fn value_of(
     secret_of(&surroundings.secret(value)?)
 }
 
-fn unread(place: &Place, path: &str, why: &str) -> Mistake {
+pub(super) fn unread(place: &Place, path: &str, why: &str) -> Mistake {
     // The value may be the secret itself.
     let begins = ["/", "./", "../"]
         .iter()

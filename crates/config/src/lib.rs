@@ -18,6 +18,7 @@ mod fetched;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 mod host;
+mod image;
 mod in_force;
 mod ini;
 mod judged;

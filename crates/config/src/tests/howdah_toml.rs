@@ -21,7 +21,7 @@ impl Surroundings for World {
     }
 
     fn files(&mut self, pattern: &str) -> Result<Vec<String>, String> {
-        let (beginning, end) = pattern.split_once('*').unwrap();
+        let (beginning, end) = pattern.split_once('*').unwrap_or((pattern, ""));
         let names = self.files.keys().map(|name| name.to_string());
         Ok(names
             .filter(|name| name.starts_with(beginning) && name.ends_with(end))

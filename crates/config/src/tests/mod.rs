@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::*;
 
 mod howdah_toml;
+mod image;
 mod shards;
 
 const USERS: &str = "\"alice\" \"secret\"\n\"bob\" \"md50123456789abcdef0123456789abcdef\"\n";
