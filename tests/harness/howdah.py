@@ -132,10 +132,10 @@ class Howdah:
         with open(os.path.join(self.folder, "stderr"), errors="replace") as file:
             return file.read() + self.log()
 
-    def run_to_end(self, *arguments):
+    def run_to_end(self, *arguments, **popen):
         """Runs the program with arguments of its own; gives exit code and all it said."""
         child = self.spawn(*arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                           stderr=subprocess.STDOUT, text=True)
+                           stderr=subprocess.STDOUT, text=True, **popen)
         try:
             output, _ = child.communicate(timeout=40)
         except subprocess.TimeoutExpired:

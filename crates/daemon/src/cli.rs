@@ -28,6 +28,8 @@ pub enum Command {
     Check(Arguments),
     /// `config`: says what a configuration is.
     Config(ConfigCommand),
+    /// `ready`: ask a running Howdah whether it takes clients.
+    Ready(Arguments),
     /// Run the pooler.
     Run(Arguments),
 }
@@ -57,6 +59,8 @@ pub struct Arguments {
     pub config: String,
     /// `--environment`: variables have the configuration.
     pub environment: bool,
+    /// `--container`: a mounted file has the configuration, or else the variables.
+    pub container: bool,
     /// `-d`: go into the background.
     pub daemon: bool,
     /// `-R`: take over from a running process.
@@ -76,12 +80,13 @@ pub struct Arguments {
 }
 
 /// The subcommands.
-const SUBCOMMANDS: [&str; 4] = ["config", "import", "init", "top"];
+const SUBCOMMANDS: [&str; 5] = ["config", "import", "init", "ready", "top"];
 
 /// The long options.
-const OPTIONS: [&str; 15] = [
+const OPTIONS: [&str; 16] = [
     "--check",
     "--connect",
+    "--container",
     "--daemon",
     "--environment",
     "--help",
@@ -111,12 +116,14 @@ Howdah is a connection pooler for PostgreSQL.
 Usage:
   howdah [OPTION]... CONFIG_FILE    the file is TOML if its name ends with .toml, else pgbouncer.ini's syntax
   howdah [OPTION]... --environment  variables have the configuration: HOWDAH_DATABASE_URL, HOWDAH_POOL_MODE, ...
+  howdah [OPTION]... --container    what the image runs: a mounted file, or else the variables
   howdah config check FILE [--json]                      say what is wrong in a configuration, and where
   howdah config convert FILE.ini                         print the same configuration as TOML
   howdah config show FILE [--database=NAME] [--user=NAME]  print the values in force, and where they stand
   howdah import FILE... [--out=FOLDER]                   write howdah.toml from the files of PgCat, PgDog, Odyssey
                                     or PgDoorman; see howdah import --help
   howdah init [OPTION]... [URL]     write a first configuration for a PostgreSQL; see howdah init --help
+  howdah ready [FILE]               ask a running Howdah whether it takes clients: exit code 0 or 1
   howdah top [OPTION]... [URL]      watch a running pooler; see howdah top --help
 
 Options:
@@ -127,6 +134,7 @@ Options:
   -v, --verbose          log more; may be repeated
       --check            read the configuration, say what is wrong, and exit
       --environment      no file: variables of the environment have the configuration
+      --container        a file that is mounted where images have it, or else --environment
       --connect          with --check: look also whether the servers can be reached
       --settings         print the reference of all settings and exit
       --man              print it as a manual page and exit
@@ -159,6 +167,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, S
     if arguments.next_if(|first| first == "config").is_some() {
         return config(arguments).map(Command::Config);
     }
+    if arguments.next_if(|first| first == "ready").is_some() {
+        return ready(arguments).map(Command::Ready);
+    }
     let mut parser = lexopt::Parser::from_args(arguments);
     let mut seen = Arguments::default();
     let (mut check, mut version, mut config) = (false, false, None);
@@ -178,6 +189,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, S
             Long("io-driver") => seen.io_driver = Some(value(&mut parser)?),
             Long("check") => check = true,
             Long("environment") => seen.environment = true,
+            Long("container") => seen.container = true,
             Long("connect") => seen.connect = true,
             Value(path) if config.is_none() => {
                 config = Some(path.string().map_err(|why| why.to_string())?)
@@ -194,16 +206,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, S
     if seen.connect && !check {
         return Err("--connect needs --check".into());
     }
-    seen.config = match config {
-        Some(_) if seen.environment => {
-            return Err(
-                "--environment takes the place of a configuration file: leave one of them out"
-                    .into(),
-            );
-        }
-        None if seen.environment => String::new(),
-        config => config.ok_or("no configuration file specified")?,
-    };
+    seen.place(config)?;
     if seen.config.starts_with("postgres://") || seen.config.starts_with("postgresql://") {
         let text = "a configuration file is needed, not a URL: howdah init URL writes one";
         return Err(text.into());
@@ -215,15 +218,58 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, S
     })
 }
 
+impl Arguments {
+    /// Sets the configuration's place: a file, or one of the options that stand for a file.
+    fn place(&mut self, file: Option<String>) -> Result<(), String> {
+        let option = match (self.environment, self.container) {
+            (true, true) => return Err("--container has --environment in it".into()),
+            (true, _) => Some("--environment"),
+            (_, true) => Some("--container"),
+            _ => None,
+        };
+        self.config = match (file, option) {
+            (Some(_), Some(option)) => {
+                return Err(format!(
+                    "{option} takes the place of a configuration file: leave one of them out"
+                ));
+            }
+            (None, Some(_)) => String::new(),
+            (file, None) => file.ok_or("no configuration file specified")?,
+        };
+        Ok(())
+    }
+}
+
+/// Reads the arguments of `ready`: where the configuration is, as in a container if nothing is said.
+fn ready(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, String> {
+    let mut parser = lexopt::Parser::from_args(arguments);
+    let (mut seen, mut file) = (Arguments::default(), None);
+    while let Some(argument) = parser.next().map_err(|why| why.to_string())? {
+        match argument {
+            Long("environment") => seen.environment = true,
+            Long("container") => seen.container = true,
+            Value(path) if file.is_none() => {
+                file = Some(path.string().map_err(|why| why.to_string())?);
+            }
+            other => return Err(other.unexpected().to_string()),
+        }
+    }
+    seen.container |= !seen.environment && file.is_none();
+    seen.place(file)?;
+    Ok(seen)
+}
+
 /// Reads the arguments of `config`.
 fn config(arguments: impl IntoIterator<Item = OsString>) -> Result<ConfigCommand, String> {
     let mut parser = lexopt::Parser::from_args(arguments);
     let mut words = Vec::new();
-    let (mut json, mut environment, mut database, mut user) = (false, false, None, None);
+    let mut seen = Arguments::default();
+    let (mut json, mut database, mut user) = (false, None, None);
     while let Some(argument) = parser.next().map_err(|why| why.to_string())? {
         match argument {
             Long("json") => json = true,
-            Long("environment") => environment = true,
+            Long("environment") => seen.environment = true,
+            Long("container") => seen.container = true,
             Long("database") => database = Some(value(&mut parser)?),
             Long("user") => user = Some(value(&mut parser)?),
             Value(word) if words.len() < 2 => {
@@ -234,22 +280,14 @@ fn config(arguments: impl IntoIterator<Item = OsString>) -> Result<ConfigCommand
     }
     let mut words = words.into_iter();
     let (command, file) = (words.next().unwrap_or_default(), words.next());
-    if file.is_some() == environment {
-        return Err(format!(
-            "howdah config {command} needs one FILE, or --environment"
-        ));
-    }
+    let has_file = file.is_some();
+    seen.place(file)
+        .map_err(|_| format!("howdah config {command} needs one FILE, or --environment"))?;
     let is_shown = database.is_some() || user.is_some();
-    let arguments = Arguments {
-        config: file.unwrap_or_default(),
-        environment,
-        ..Arguments::default()
-    };
+    let arguments = seen;
     match command.as_str() {
         "check" if !is_shown => Ok(ConfigCommand::Check(arguments, json)),
-        "convert" if !json && !environment && !is_shown => {
-            Ok(ConfigCommand::Convert(arguments.config))
-        }
+        "convert" if !json && has_file && !is_shown => Ok(ConfigCommand::Convert(arguments.config)),
         "show" if !json => Ok(ConfigCommand::Show {
             arguments,
             database,
@@ -377,6 +415,13 @@ mod tests {
             ..Arguments::default()
         };
         assert_eq!(parsed("--environment"), Ok(Command::Run(environment)));
+        let container = || Arguments {
+            container: true,
+            ..Arguments::default()
+        };
+        assert_eq!(parsed("--container"), Ok(Command::Run(container())));
+        assert_eq!(parsed("ready"), Ok(Command::Ready(container())));
+        assert_eq!(parsed("ready a.ini"), Ok(Command::Ready(config())));
         assert_eq!(parsed("--settings"), Ok(Command::Settings));
         let check = ConfigCommand::Check(config(), true);
         assert_eq!(
@@ -423,6 +468,8 @@ mod tests {
                 "unexpected argument \"a\"; did you mean howdah init?",
             ),
             ("--environment a.ini", "--environment takes the place"),
+            ("--container a.ini", "--container takes the place"),
+            ("ready a.ini b.ini", "unexpected argument \"b.ini\""),
             ("config", "howdah config  needs one FILE"),
             (
                 "config chek a.ini",
@@ -455,6 +502,7 @@ mod tests {
             "--check",
             "--connect",
             "--environment",
+            "--container",
             "--settings",
             "--metrics",
             "--man",

@@ -10,19 +10,29 @@ use serde_json::{Value, json};
 use crate::boot::{self, Source};
 use crate::check::{Remark, remarks};
 use crate::cli::{Arguments, ConfigCommand};
+use crate::container;
 use crate::machine::Machine;
 
 /// Runs the command. The exit code is 1 if there are mistakes.
-pub fn run(command: &ConfigCommand) -> ExitCode {
+pub fn run(command: ConfigCommand) -> ExitCode {
     let done = match command {
-        ConfigCommand::Check(arguments, false) => check(arguments),
-        ConfigCommand::Check(arguments, true) => check_as_json(arguments),
-        ConfigCommand::Convert(path) => convert(path),
+        ConfigCommand::Check(arguments, as_json) => {
+            let arguments = container::placed(arguments);
+            match as_json {
+                false => check(&arguments),
+                true => check_as_json(&arguments),
+            }
+        }
+        ConfigCommand::Convert(path) => convert(&path),
         ConfigCommand::Show {
             arguments,
             database,
             user,
-        } => show(arguments, database.as_deref(), user.as_deref()),
+        } => show(
+            &container::placed(arguments),
+            database.as_deref(),
+            user.as_deref(),
+        ),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

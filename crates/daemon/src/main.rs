@@ -11,6 +11,7 @@ mod cli;
 #[cfg(feature = "traces")]
 mod collector;
 mod config_command;
+mod container;
 mod control;
 mod derive;
 mod dns;
@@ -32,6 +33,7 @@ mod otlp;
 mod placed_names;
 #[cfg(feature = "top")]
 mod reach;
+mod ready;
 mod reload;
 mod signals;
 mod sources;
@@ -78,9 +80,11 @@ fn main() -> ExitCode {
         Ok(Command::Import(arguments)) => return import_command::run(&arguments),
         Ok(Command::Metrics) => print!("{}", howdah_pooler::metrics::metrics_page()),
         Ok(Command::Manual) => print!("{}", howdah_pooler::config::settings_manual()),
-        Ok(Command::Check(arguments)) => return check::check(&arguments),
-        Ok(Command::Config(command)) => return config_command::run(&command),
+        Ok(Command::Check(arguments)) => return check::check(&container::placed(arguments)),
+        Ok(Command::Config(command)) => return config_command::run(command),
+        Ok(Command::Ready(arguments)) => return ready::run(&container::placed(arguments)),
         Ok(Command::Run(arguments)) => {
+            let arguments = container::placed(arguments);
             let log = Log::new(arguments.quiet, arguments.verbose);
             let Err(Fatal(why)) = run(&arguments, &log);
             log.say(Level::Fatal, why);
@@ -124,7 +128,7 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     let (mut config, warnings) = boot::load(&source, log)?;
     let globals = &config.globals;
 
-    boot::become_user(globals.user.as_deref())?;
+    boot::become_user(container::user_of(arguments, globals, log))?;
     // With -q, output goes to the log file or nowhere.
     log.open(&globals.logfile).map_err(Fatal)?;
     let (given, predecessor) = stake_claim(arguments, globals, log)?;
