@@ -21,24 +21,25 @@ _howdah() {
     fi
     case ${COMP_WORDS[1]} in
         top) offered='--interval= --once --json --help' ;;
-        config) offered='check convert show --json --database= --user= --environment' ;;
+        config) offered='check convert show --json --database= --user= --environment --container' ;;
+        ready) offered='--environment --container' ;;
         import) offered='--from= --out= --json --markdown --keys --help' ;;
         init) offered='--dir= --port= --http-port= --help' ;;
         *)
-            offered='--daemon --quiet --reboot --user= --verbose --check --connect --environment --settings --man
+            offered='--daemon --quiet --reboot --user= --verbose --check --connect --environment --container --settings --man
                 --metrics --workers= --io-driver= --version --help'
             if [[ $word != -* ]]; then
                 compopt -o filenames
                 COMPREPLY=($(compgen -f -- "$word"))
                 if [ "$COMP_CWORD" = 1 ]; then
-                    COMPREPLY+=($(compgen -W 'config import init top' -- "$word"))
+                    COMPREPLY+=($(compgen -W 'config import init ready top' -- "$word"))
                 fi
                 return
             fi
             ;;
     esac
     COMPREPLY=($(compgen -W "$offered" -- "$word"))
-    if [[ ${COMP_WORDS[1]} = @(config|import) && $word != -* ]]; then
+    if [[ ${COMP_WORDS[1]} = @(config|import|ready) && $word != -* ]]; then
         compopt -o filenames
         COMPREPLY+=($(compgen -f -- "$word"))
     fi

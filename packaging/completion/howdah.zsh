@@ -19,7 +19,16 @@ case ${words[2]} in
             '--database=[with show: for this database]:database:' \
             '--user=[with show: for this user]:user:' \
             '--environment[no file: variables have the configuration]' \
+            '--container[a mounted file, or else --environment]' \
             '1:command:(check convert show)' \
+            ':configuration:_files'
+        ;;
+    ready)
+        shift words
+        (( CURRENT-- ))
+        _arguments \
+            '--environment[no file: variables have the configuration]' \
+            '--container[a mounted file, or else --environment]' \
             ':configuration:_files'
         ;;
     import)
@@ -54,6 +63,7 @@ case ${words[2]} in
             '--check[read the configuration, say what is wrong, and exit]' \
             '--connect[with --check: connect and log in, too]' \
             '--environment[no file: variables have the configuration]' \
+            '--container[a mounted file, or else --environment]' \
             '--settings[print the reference of all settings]' \
             '--man[print it as a manual page]' \
             '--metrics[print the reference of all metrics]' \
@@ -61,6 +71,6 @@ case ${words[2]} in
             '--io-driver=[how to talk to the kernel]:driver:(auto io_uring epoll)' \
             '(-V --version)'{-V,--version}'[show the version]' \
             '(-h --help)'{-h,--help}'[show the options]' \
-            '1: :{ _alternative "commands:command:((config\:say\ what\ a\ configuration\ is import\:read\ the\ files\ of\ another\ pooler init\:write\ a\ configuration top\:watch\ a\ running\ pooler))" "files:configuration:_files" }'
+            '1: :{ _alternative "commands:command:((config\:say\ what\ a\ configuration\ is import\:read\ the\ files\ of\ another\ pooler init\:write\ a\ configuration ready\:ask\ whether\ it\ takes\ clients top\:watch\ a\ running\ pooler))" "files:configuration:_files" }'
         ;;
 esac
