@@ -86,6 +86,7 @@ MACHINES = [
             ("--bounds",)),
     Machine("growth", "twice the input takes at most 2.5 times the instructions, of every reader and "
             "of many kinds of messages (needs valgrind)", ["./bench", "growth"]),
+    of_python("chart", "Kubernetes takes the manifests of the Helm chart, and Howdah the configuration in them"),
     Machine("fuzz", "any bytes, settings, logins, SQL: with coverage and AddressSanitizer",
             ["python3", "-m", "machines.fuzz"]),
 ]
