@@ -24,6 +24,7 @@ mod judged;
 mod known_users;
 pub mod ldap;
 pub mod near;
+mod network;
 mod parameters;
 pub mod quotes;
 mod reference;
@@ -66,6 +67,7 @@ pub use fetched::{
 };
 pub use host::{Host, HostPort, Ports};
 pub use in_force::{SettingInForce, ValueInForce};
+pub use network::Networks;
 pub use parameters::Parameters;
 pub use reference::{settings_manual, settings_page};
 pub use scopes::Scopes;

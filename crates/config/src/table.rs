@@ -10,6 +10,7 @@ use howdah_auth::{ChannelBinding, RequireAuth, Secret};
 
 use super::host::{Host, HostPort, Ports};
 use super::ldap::LdapText;
+use super::network::Networks;
 use super::parameters::Parameters;
 use super::setting::Range::{self, Numbers, Only, Such};
 use super::setting::{Field, default_value, fill, limit, own, time, value};
@@ -59,6 +60,10 @@ const TOKEN: Range = Such(
 const SOME_CAUSES: Range = Such(
     |text| List::read(text).is_some_and(|list| list.iter().all(|word| CAUSES.contains(&&**word))),
     ": draining, paused, unreachable",
+);
+const NETWORKS: Range = Such(
+    |text| Networks::read(text).is_some(),
+    ": networks such as 10.0.0.0/8 or 2001:db8::/32, or addresses",
 );
 const HOSTS: Range = Only(
     |text| !Host::list(text).is_empty(),
@@ -151,6 +156,10 @@ settings! {
         tcp_defer_accept: u32 = "1"; global(reload); known G;
             "Seconds the kernel waits for a client's first byte before it hands the connection over; \
              1 means 45, 0 hands it over at once.";
+        proxy_protocol: Networks = "" in NETWORKS; global(reload); known NOWHERE;
+            "Networks of load balancers: a TCP connection from there must begin with a header of the PROXY \
+             protocol, version 1 or 2, and the address in it counts as the client's. From elsewhere a header \
+             is refused. See docs/balancers.md.";
         client_login_timeout: Duration = "60"; global(reload); known G;
             "How long a client may take to log in.";
         ignore_startup_parameters: List = ""; global(reload); known G;
@@ -764,7 +773,7 @@ mod tests {
         );
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(names.len(), 100 + 48, "PgBouncer's on Linux and ours");
+        assert_eq!(names.len(), 100 + 49, "PgBouncer's on Linux and ours");
     }
 
     #[test]

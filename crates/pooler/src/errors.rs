@@ -157,6 +157,7 @@ fn word(fault: &Fault) -> Option<&'static str> {
         ClientBytes(_)
         | ClientLength(_)
         | OtherProtocol(Foreign::Http)
+        | ProxyHeader(_)
         | Protocol(..)
         | BytesBeforeAnswer(_)
         | TooEarly

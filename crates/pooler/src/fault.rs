@@ -3,6 +3,7 @@
 use std::fmt;
 
 use howdah_wire::WireError;
+use howdah_wire::proxy::ProxyError;
 
 use crate::auth;
 use crate::note::Level;
@@ -20,6 +21,9 @@ pub enum Fault {
     ClientLength(WireError),
     /// The client speaks another protocol, which is named.
     OtherProtocol(Foreign),
+    /// The connection begins without the header of the PROXY protocol that it must have, or with one
+    /// that it must not have.
+    ProxyHeader(HeaderFault),
     /// The protocol version is not 3.
     Protocol(u16, u16),
     /// The client sent bytes after an SSLRequest or GSSENCRequest, before our answer.
@@ -167,6 +171,19 @@ pub enum Fault {
     Server(&'static str),
 }
 
+/// What is wrong with the header of the PROXY protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HeaderFault {
+    /// There is none, from an address of `proxy_protocol`.
+    Missing,
+    /// It can't be read.
+    Invalid(ProxyError),
+    /// `proxy_protocol` does not list the address that it comes from.
+    NotListed,
+    /// It follows another one.
+    Second,
+}
+
 /// A protocol that is not PostgreSQL's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Foreign {
@@ -261,7 +278,7 @@ impl Fault {
         use Fault::*;
         match self {
             Config(_) | ServerBytes(_) | Internal => Level::Error,
-            ServerParameter(..) => Level::Warning,
+            ServerParameter(..) | ProxyHeader(_) => Level::Warning,
             _ => Level::Log,
         }
     }
@@ -300,6 +317,16 @@ impl fmt::Display for Fault {
         match self {
             ClientBytes(WireError::Tag(tag)) => write!(f, "invalid frontend message type {tag}"),
             ClientBytes(error) | ClientLength(error) => error.fmt(f),
+            ProxyHeader(HeaderFault::Missing) => {
+                f.write_str("no PROXY protocol header from an address in proxy_protocol")
+            }
+            ProxyHeader(HeaderFault::Invalid(error)) => {
+                write!(f, "invalid PROXY protocol header: {error}")
+            }
+            ProxyHeader(HeaderFault::NotListed) => {
+                f.write_str("PROXY protocol header from an address that is not in proxy_protocol")
+            }
+            ProxyHeader(HeaderFault::Second) => f.write_str("a second PROXY protocol header"),
             Protocol(2, _) => f.write_str("old V2 protocol not supported"),
             Protocol(major, minor) => write!(
                 f,

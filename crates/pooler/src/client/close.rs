@@ -47,7 +47,9 @@ impl Pooler {
                 login.count_error(fault.sqlstate().as_bytes());
             }
             self.tell_fatal(id, &fault, out);
-            if self.config.globals.log_pooler_errors && !discovers {
+            // Of a balancer's header, the line about the end is enough.
+            let once = matches!(fault, Fault::ProxyHeader(_));
+            if self.config.globals.log_pooler_errors && !discovers && !once {
                 let text = format_args!("pooler error: {fault}");
                 self.note_fault(Level::Warning, id, text, Some(&fault), out);
             }

@@ -330,7 +330,7 @@ impl Pooler {
         out: &mut Out,
     ) {
         let client = self.clients.at_mut(id);
-        if token::is_in_the_open(client) {
+        if client.is_in_the_open() {
             return self.disconnect(id, Fault::LoginFailed(TOKEN_IN_CLEAR), out);
         }
         let (proof, request) = token::begin(authority, rules);

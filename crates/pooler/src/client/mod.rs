@@ -9,6 +9,7 @@
 //! ```
 
 pub mod admission;
+pub mod balancer;
 pub mod close;
 pub mod demand;
 pub mod login;
@@ -39,6 +40,7 @@ use crate::link::End;
 use crate::listen::{Channels, Hush};
 use crate::login::key::{LoginId, LoginKey};
 use crate::params::{Meaning, Params};
+use crate::place::Via;
 use crate::pool::key::PoolId;
 use crate::reads::mark::{Again, ReadMark, ReadWish};
 use crate::reads::tally::ReadPlace;
@@ -58,8 +60,10 @@ pub struct Client {
     state: ClientState,
     /// The client's number in the console: one sequence for clients and servers.
     pub(crate) number: u64,
-    /// The two ends of the socket.
+    /// The two ends of the connection. Behind a balancer, the remote end is the client's.
     pub(crate) ends: Ends,
+    /// How the connection reaches this process.
+    via: Via,
     /// The TLS session, if any.
     pub(crate) tls: Option<Arc<TlsFacts>>,
     /// The client's byte stream.
@@ -193,6 +197,21 @@ impl Client {
     /// True if the client is waiting, or began a request or got an answer since `since`.
     pub(crate) fn is_active(&self, since: Time) -> bool {
         self.waits() || self.times.is_active(since)
+    }
+
+    /// How the connection reaches this process.
+    pub(crate) fn via(&self) -> Via {
+        self.via
+    }
+
+    /// The connection reaches this process in this way.
+    pub(crate) fn comes_via(&mut self, via: Via) {
+        self.via = via;
+    }
+
+    /// The client has this address, behind its balancer.
+    fn has_address(&mut self, address: crate::event::Address) {
+        self.ends.remote = address;
     }
 
     fn set_protocol(&mut self, protocol: Protocol) {

@@ -31,6 +31,7 @@ impl Client {
         Passenger {
             socket,
             standing,
+            via: self.via,
             ends: self.ends,
             tls: self.tls,
             number: self.number,
@@ -106,6 +107,7 @@ impl Client {
 
     /// Restores the state that does not depend on the client's [`Standing`].
     pub(crate) fn unpack(&mut self, from: &mut Passenger, who: Arc<LoginKey>) {
+        self.via = from.via;
         self.tls = from.tls.take();
         self.inbox.hold(&std::mem::take(&mut from.held));
         self.times.begin_request(from.request);

@@ -7,17 +7,7 @@ use crate::auth::AuthRequest;
 use crate::auth::oauthbearer::OauthLogin;
 use crate::client::state::Proof;
 use crate::config::{Authority, TokenOffer, TokenRules};
-use crate::event::{Address, Verified};
-
-use super::Client;
-
-/// True if others could read a token on its way from the client.
-pub(super) fn is_in_the_open(client: &Client) -> bool {
-    match &client.ends.remote {
-        Address::Tcp(ip, _) => !ip.is_loopback() && client.tls.is_none(),
-        Address::Unix(..) => false,
-    }
-}
+use crate::event::Verified;
 
 /// The proof that rules ask for, and its first request. `authority` has the rules.
 pub(super) fn begin(authority: Arc<Authority>, rules: &TokenRules) -> (Proof, AuthRequest) {

@@ -1,7 +1,7 @@
 //! What a client is told besides the bare reason: PostgreSQL's text of a failed login, what was
 //! met, and what to change. The log keeps PgBouncer's texts, which people search for.
 
-use super::Fault;
+use super::{Fault, HeaderFault};
 use crate::auth;
 use crate::config::{Config, Scopes};
 use crate::console::is_console;
@@ -92,6 +92,18 @@ impl Fault {
             TooEarly => {
                 "A program that is no PostgreSQL client, or an error of the driver, sent this."
                     .into()
+            }
+            ProxyHeader(HeaderFault::Missing) => format!(
+                "Switch the header on at the balancer (HAProxy: send-proxy-v2), or take {} out of \
+                 proxy_protocol.",
+                case.host
+            ),
+            ProxyHeader(HeaderFault::NotListed) => format!(
+                "Add {} to proxy_protocol if a balancer is there, or switch the header off.",
+                case.host
+            ),
+            ProxyHeader(HeaderFault::Second) => {
+                "Of several balancers in a row, only the first may add a header.".into()
             }
             Protocol(..) => "Use a driver that speaks protocol 3.".into(),
             TlsRequired => "Connect with sslmode=require.".into(),

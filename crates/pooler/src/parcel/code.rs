@@ -20,6 +20,7 @@ use crate::login::key::LoginKey;
 use crate::login::key::Welcome;
 use crate::login::secrets::Secrets;
 use crate::params::{Meaning, Params, Tracked};
+use crate::place::Via;
 use crate::pool::key::PoolKey;
 use crate::pool::key::Purpose;
 use crate::pool::target::TargetName;
@@ -399,6 +400,12 @@ impl Writer {
             Standing::Bound => 5,
         });
         self.ends(&client.ends);
+        self.byte(match client.via {
+            Via::Direct => 0,
+            Via::HeaderDue => 1,
+            Via::Balancer { near: false } => 2,
+            Via::Balancer { near: true } => 3,
+        });
         self.number(client.number);
         for time in [client.connected, client.request, client.quiet] {
             self.number(time.0);
@@ -783,7 +790,15 @@ impl Reader<'_> {
             5 => Standing::Bound,
             _ => return Err(Damaged),
         };
-        let (socket, ends, number) = (self.socket()?, self.ends()?, self.number()?);
+        let (socket, ends) = (self.socket()?, self.ends()?);
+        let via = match self.byte()? {
+            0 => Via::Direct,
+            1 => Via::HeaderDue,
+            2 => Via::Balancer { near: false },
+            3 => Via::Balancer { near: true },
+            _ => return Err(Damaged),
+        };
+        let number = self.number()?;
         let (connected, request, quiet) = (self.time()?, self.time()?, self.time()?);
         let (database, user) = (self.text()?, self.text()?);
         let (admitted, long_key, group_failed) = (self.flag()?, self.flag()?, self.flag()?);
@@ -791,6 +806,7 @@ impl Reader<'_> {
             socket,
             standing,
             ends,
+            via,
             tls: None,
             number,
             connected,

@@ -12,6 +12,7 @@ use crate::login::LoginKey;
 use crate::login::key::Welcome;
 use crate::login::secrets::Secrets;
 use crate::params::{Meaning, Params, Tracked};
+use crate::place::Via;
 use crate::pool::key::PoolKey;
 use crate::roster::fact::HostReport;
 use crate::roster::lore::{HostLore, ListLore, RosterLore};
@@ -96,6 +97,7 @@ fn freight() -> Freight {
         socket: with_tls,
         standing: Standing::Bound,
         ends: ends(1),
+        via: Via::Balancer { near: true },
         tls: Some(Arc::new(tls())),
         number: 5,
         connected: Time(3),
