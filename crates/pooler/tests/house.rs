@@ -47,7 +47,7 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
             "pooler/src/packing.rs",
             "pooler/src/takeover.rs",
         ],
-        1923,
+        1939,
     ),
     (
         "workers and one pool",
@@ -91,7 +91,7 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
         ],
         2112,
     ),
-    ("configuration", &["config/src"], 8542),
+    ("configuration", &["config/src"], 8621),
     (
         "hosts and roles",
         &[

@@ -45,16 +45,6 @@ impl Pooler {
             }
         }
     }
-
-    /// The fault of a client whose first packet begins like a header; `None` if it does not.
-    pub(super) fn stray_header(&self, id: ClientId) -> Option<Fault> {
-        let client = self.clients.get(id)?;
-        let fault = match client.via() {
-            Via::Direct => HeaderFault::NotListed,
-            Via::HeaderDue | Via::Balancer { .. } => HeaderFault::Second,
-        };
-        proxy::is_header(client.inbox.held()).then_some(Fault::ProxyHeader(fault))
-    }
 }
 
 impl Client {
@@ -69,6 +59,15 @@ impl Client {
         !near && !self.is_tls()
     }
 
+    /// The fault of a client whose first packet begins like a header; `None` if it does not.
+    pub(super) fn stray_header(&self) -> Option<Fault> {
+        let fault = match self.via() {
+            Via::Direct => HeaderFault::NotListed,
+            Via::HeaderDue | Via::Balancer { .. } => HeaderFault::Second,
+        };
+        proxy::is_header(self.inbox.held()).then_some(Fault::ProxyHeader(fault))
+    }
+
     /// Takes a header, and the client's address from it.
     fn comes_through_balancer(&mut self, header: ProxyHeader) {
         self.inbox.take_front(header.size);
@@ -81,7 +80,7 @@ impl Client {
             .map(|(address, port)| (address.to_canonical(), port));
         if let Some((address, port)) = source.filter(|(address, _)| near || !is_loopback(*address))
         {
-            self.has_address(Address::Tcp(address, port));
+            self.takes_address(Address::Tcp(address, port));
         }
     }
 }

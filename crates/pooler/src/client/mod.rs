@@ -210,7 +210,7 @@ impl Client {
     }
 
     /// The client has this address, behind its balancer.
-    fn has_address(&mut self, address: crate::event::Address) {
+    fn takes_address(&mut self, address: crate::event::Address) {
         self.ends.remote = address;
     }
 

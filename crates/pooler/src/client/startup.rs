@@ -142,7 +142,7 @@ impl Pooler {
         let client = gone!(self.clients.get(id));
         let foreign = Foreign::of(client.inbox.held()).map(Fault::OtherProtocol);
         let fault = foreign
-            .or_else(|| self.stray_header(id))
+            .or_else(|| client.stray_header())
             .unwrap_or(Fault::ClientLength(error));
         if fault == Fault::OtherProtocol(Foreign::Http) {
             let place = match self.config.globals.http_listen_port {
