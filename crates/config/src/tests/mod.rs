@@ -122,7 +122,7 @@ fn warnings(text: &str) -> Vec<String> {
 fn networks_of_balancers_are_networks_and_not_all_addresses() {
     let with = |networks: &str| format!("[pgbouncer]\nproxy_protocol = {networks}\n");
     let said = mistakes_of(&with("10.0.0.0/8, 10.0.0.0/33"));
-    let text = "proxy_protocol (h.ini:2): must be a list of words separated by commas: networks such as \
+    let text = "for parameter proxy_protocol in configuration (h.ini:2): must be a list of words separated by commas: networks such as \
                 10.0.0.0/8 or 2001:db8::/32, or addresses";
     assert!(said.len() == 1 && said[0].contains(text), "{said:?}");
     let doubt = |networks| {
