@@ -113,6 +113,8 @@ pub enum Fault {
     IdleTransaction,
     /// `transaction_timeout`.
     TransactionTimeout,
+    /// `end_with_token`.
+    TokenEnded,
     /// `query_timeout`.
     QueryTimeout,
     /// `query_timeout` while the client waited for a server.
@@ -242,7 +244,7 @@ impl Fault {
             | DatabaseDisabled(_)
             | AuthDatabaseDisabled(_) => "57P03",
             ListenerLost | ShuttingDown | ServerShuttingDown | Forced | DatabaseRemoved
-            | DatabaseChanged | Suspended => "57P01",
+            | DatabaseChanged | Suspended | TokenEnded => "57P01",
             ServerLogin(sqlstate, _)
             | ServerLoginFailing(sqlstate, _)
             | ServerParameter(sqlstate, _) => sqlstate,
@@ -394,6 +396,7 @@ impl fmt::Display for Fault {
             PinIdle => f.write_str("pin_idle_timeout"),
             IdleTransaction => f.write_str("idle transaction timeout"),
             TransactionTimeout => f.write_str("transaction timeout"),
+            TokenEnded => f.write_str("the token of the login has ended"),
             QueryTimeout => f.write_str("query timeout"),
             QueryTimeoutWaiting => f.write_str("query_timeout"),
             QueryWait | QueryWaitServerDown => f.write_str("query_wait_timeout"),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use howdah_wire::backend::Status;
 
 use crate::cancel::OldKey;
+use crate::client::ClientEnd;
 use crate::config::Address;
 use crate::ids::{Time, WorkerId};
 use crate::login::key::Welcome;
@@ -25,7 +26,7 @@ use crate::statement::{Named, Shape, Statement};
 use crate::tls::TlsFacts;
 
 /// The version of the format, and of the behaviour that both processes share.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 
 /// Everything that a successor takes over.
 #[derive(Debug)]
@@ -131,6 +132,8 @@ pub struct Passenger {
     pub request: Time,
     /// When it last became idle.
     pub quiet: Time,
+    /// When it must end, if ever.
+    pub ends_at: Option<ClientEnd>,
     /// The database that it asked for.
     pub database: String,
     /// The user that it logged in as.
