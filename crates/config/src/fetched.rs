@@ -71,6 +71,9 @@ pub enum FetchedValue {
         credentials: AwsCredentials,
         /// The region of the environment.
         region: Option<String>,
+        /// The seconds since 1970 at the zero of the process's clock, by the machine's clock when the
+        /// credentials came.
+        zero: i64,
     },
 }
 

@@ -199,10 +199,11 @@ impl Pooler {
             ClientState::Idle | ClientState::Waiting(_) => {
                 client.status_ahead() == Status::Idle && !client.is_pinned()
             }
-            ClientState::Linked(server) => self.servers.get(*server).is_some_and(|server| {
-                let link = &server.link;
-                !link.is_owed() && !link.group_open() && server.status == Status::Idle
-            }),
+            ClientState::Linked(server) => {
+                let server = self.servers.at(*server);
+                let is_busy = server.link.is_owed() || server.link.group_open();
+                !is_busy && server.status == Status::Idle
+            }
             ClientState::Console(_) | ClientState::Welcome(_) => true,
             _ => false,
         }

@@ -63,14 +63,13 @@ impl Pooler {
         if self.is_between_transactions(id) {
             return self.disconnect(id, why.fault(), out);
         }
-        let client = self.clients.at_mut(id);
-        if client.linked_server().is_some() {
-            client.ends_with_transaction();
+        if self.end_with_transaction(id) {
             self.watch_client(id);
             return self.watch_link_again(id);
         }
         // Its transaction has no server yet.
         let at = Time(self.now.0 + LATER_NS);
+        let client = self.clients.at_mut(id);
         client.arm_timer(&mut self.timers, id, at);
     }
 
