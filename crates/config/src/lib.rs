@@ -313,6 +313,10 @@ pub struct Config {
     pub authority: Option<Arc<Authority>>,
     /// What the sources of secrets have given.
     pub fetched: Fetched,
+    /// Whether any secret has a source. Without one, logins look for none.
+    pub has_sources: bool,
+    /// Whether any user has two passwords.
+    pub(crate) has_second_passwords: bool,
     /// The files that have commands for passwords.
     pub command_files: BTreeSet<Arc<str>>,
 }

@@ -168,6 +168,7 @@ impl Pooler {
             }
             Standing::Console { admin } => {
                 client.opens_console(ConsoleSession::of(admin));
+                self.watch_client(id);
                 self.keep_key(id, passenger.key);
                 self.console_run(id, out);
                 return id;

@@ -173,7 +173,8 @@ fn word(fault: &Fault) -> Option<&'static str> {
         ClientGone(_) | ClientClosed | Told(_) | TokenWanted => return None,
         CopyUnclear | TransactionBlock | PinsInStatementMode | TooManyPins | ListenerLost
         | TooManyChannels | TooManyOwnChannels | TooMuchHeard | OtherEncoding | ChannelsUnclear
-        | QueriesRefused | ClientIdle | PinIdle | IdleTransaction | TransactionTimeout => {
+        | QueriesRefused | ClientIdle | PinIdle | IdleTransaction | TransactionTimeout
+        | TokenEnded => {
             return None;
         }
         // These end cancel requests.

@@ -318,8 +318,8 @@ pub struct Verified {
     pub identity: Option<String>,
     /// For a token: the names that may be users.
     pub names: Vec<String>,
-    /// For a token: its end, in seconds since 1970.
-    pub ends: Option<i64>,
+    /// For a token: how long it is good from now on, in nanoseconds.
+    pub lasts: Option<u64>,
 }
 
 /// The actions of one event, in order. The value is reused for the next event.

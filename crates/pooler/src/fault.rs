@@ -117,6 +117,8 @@ pub enum Fault {
     IdleTransaction,
     /// `transaction_timeout`.
     TransactionTimeout,
+    /// `end_with_token`.
+    TokenEnded,
     /// `query_timeout`.
     QueryTimeout,
     /// `query_timeout` while the client waited for a server.
@@ -259,7 +261,7 @@ impl Fault {
             | DatabaseDisabled(_)
             | AuthDatabaseDisabled(_) => "57P03",
             ListenerLost | ShuttingDown | ServerShuttingDown | Forced | DatabaseRemoved
-            | DatabaseChanged | Suspended => "57P01",
+            | DatabaseChanged | Suspended | TokenEnded => "57P01",
             ServerLogin(sqlstate, _)
             | ServerLoginFailing(sqlstate, _)
             | ServerParameter(sqlstate, _) => sqlstate,
@@ -421,6 +423,7 @@ impl fmt::Display for Fault {
             PinIdle => f.write_str("pin_idle_timeout"),
             IdleTransaction => f.write_str("idle transaction timeout"),
             TransactionTimeout => f.write_str("transaction timeout"),
+            TokenEnded => f.write_str("the token of the login has ended"),
             QueryTimeout => f.write_str("query timeout"),
             QueryTimeoutWaiting => f.write_str("query_timeout"),
             QueryWait | QueryWaitServerDown => f.write_str("query_wait_timeout"),

@@ -22,6 +22,7 @@ mod token;
 
 pub use state::ClientState;
 use times::ClientTimes;
+pub use times::{ClientEnd, EndReason};
 
 use std::sync::Arc;
 
@@ -117,6 +118,8 @@ pub struct Client {
     pub(crate) old_key: Option<Box<crate::cancel::OldKey>>,
     /// When things last happened.
     pub(crate) times: ClientTimes,
+    /// When the client must end, if ever.
+    pub(crate) ends_at: Option<Box<ClientEnd>>,
     /// When the client's timer entry is due; 0 for none.
     pub(crate) timer: Time,
 }
@@ -495,6 +498,24 @@ impl Client {
 
     pub(crate) fn timer_fired(&mut self) {
         self.timer = Time(0);
+    }
+
+    /// The client ends then, or when it should anyway.
+    pub(crate) fn must_end(&mut self, end: ClientEnd) {
+        if self.ends_at.as_ref().is_none_or(|own| end.at < own.at) {
+            self.ends_at = Some(Box::new(end));
+        }
+    }
+
+    /// The client must end, and is in a transaction. It ends with that.
+    pub(crate) fn ends_with_transaction(&mut self) {
+        self.session_mut().is_over = true;
+    }
+
+    /// Why the client ends at the end of this transaction, if it does.
+    pub(crate) fn end_of_transaction(&self) -> Option<EndReason> {
+        let is_over = self.session.as_ref().is_some_and(|own| own.is_over);
+        self.ends_at.as_ref().filter(|_| is_over).map(|end| end.why)
     }
 
     /// True if a client has said nothing yet, but perhaps that it wants TLS. Load balancers and

@@ -38,6 +38,7 @@ impl Client {
             connected: self.times.connected,
             request: self.times.request,
             quiet: self.times.quiet,
+            ends_at: self.ends_at.map(|end| *end),
             database: self.who.database.to_string(),
             user: self.who.user.to_string(),
             admitted: self.admitted,
@@ -112,6 +113,7 @@ impl Client {
         self.inbox.hold(&std::mem::take(&mut from.held));
         self.times.begin_request(from.request);
         self.times.set_quiet(from.quiet);
+        self.ends_at = from.ends_at.map(Box::new);
         self.admitted = from.admitted;
         self.protocol.long_keys = from.long_key;
         self.who = who;

@@ -96,6 +96,7 @@ impl Pooler {
             protocol: Protocol::default(),
             old_key: None,
             times: ClientTimes::new(connected, now),
+            ends_at: None,
             timer: Time(0),
         })
     }

@@ -171,6 +171,7 @@ impl Fault {
                 seconds(|t| t.query_wait_timeout)
             ),
             QueryWaitServerDown => "The pooler's log says more.".into(),
+            TokenEnded => "Connect again, with a new token.".into(),
             ShuttingDown | ServerShuttingDown | DatabaseChanged | Suspended | Forced
             | DatabaseRemoved => "Connect again.".into(),
             DatabaseDisabled(name) | AuthDatabaseDisabled(name) => {

@@ -14,6 +14,7 @@ use howdah_wire::backend::Status;
 use super::{Estate, Freight, Parcel, Passenger, PoolLore, Standing};
 use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
+use crate::client::{ClientEnd, EndReason};
 use crate::config::{Host, HostPort};
 use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
 use crate::login::key::LoginKey;
@@ -410,6 +411,12 @@ impl Writer {
         for time in [client.connected, client.request, client.quiet] {
             self.number(time.0);
         }
+        self.maybe(client.ends_at, |w, end| {
+            w.number(end.at.0);
+            w.byte(match end.why {
+                EndReason::Token => 0,
+            });
+        });
         self.string(client.database.as_bytes());
         self.string(client.user.as_bytes());
         for flag in [client.admitted, client.long_key, client.group_failed] {
@@ -780,6 +787,15 @@ impl Reader<'_> {
         })
     }
 
+    fn client_end(&mut self) -> Read<ClientEnd> {
+        let at = self.time()?;
+        let why = match self.byte()? {
+            0 => EndReason::Token,
+            _ => return Err(Damaged),
+        };
+        Ok(ClientEnd { at, why })
+    }
+
     fn client(&mut self) -> Read<Passenger> {
         let standing = match self.byte()? {
             0 => Standing::Startup,
@@ -800,6 +816,7 @@ impl Reader<'_> {
         };
         let number = self.number()?;
         let (connected, request, quiet) = (self.time()?, self.time()?, self.time()?);
+        let ends_at = self.maybe(Self::client_end)?;
         let (database, user) = (self.text()?, self.text()?);
         let (admitted, long_key, group_failed) = (self.flag()?, self.flag()?, self.flag()?);
         let mut passenger = Passenger {
@@ -812,6 +829,7 @@ impl Reader<'_> {
             connected,
             request,
             quiet,
+            ends_at,
             database,
             user,
             admitted,

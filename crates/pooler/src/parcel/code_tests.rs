@@ -6,6 +6,7 @@ use super::code::{count_sockets, read, write};
 use super::{Estate, Freight, Parcel, Passenger, PoolLore, Standing};
 use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
+use crate::client::{ClientEnd, EndReason};
 use crate::config::{Host, HostPort};
 use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
 use crate::login::LoginKey;
@@ -103,6 +104,10 @@ fn freight() -> Freight {
         connected: Time(3),
         request: Time(4),
         quiet: Time(5),
+        ends_at: Some(ClientEnd {
+            at: Time(6),
+            why: EndReason::Token,
+        }),
         database: "d".into(),
         user: "u".into(),
         admitted: true,

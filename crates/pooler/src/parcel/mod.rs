@@ -10,6 +10,7 @@ use std::sync::Arc;
 use howdah_wire::backend::Status;
 
 use crate::cancel::OldKey;
+use crate::client::ClientEnd;
 use crate::config::Address;
 use crate::ids::{Time, WorkerId};
 use crate::login::key::Welcome;
@@ -133,6 +134,8 @@ pub struct Passenger {
     pub request: Time,
     /// When it last became idle.
     pub quiet: Time,
+    /// When it must end, if ever.
+    pub ends_at: Option<ClientEnd>,
     /// The database that it asked for.
     pub database: String,
     /// The user that it logged in as.
