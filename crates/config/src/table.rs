@@ -266,11 +266,21 @@ settings! {
         client_idle_timeout: Duration = "0";
             global(reload) user(time); known GU;
             "Closes clients that sent nothing for this long.";
+        client_lifetime: Duration = "0"; global(reload); known NOWHERE;
+            "Ends clients older than this, less a random fifth, each behind a transaction with SQLSTATE 57P01; 0 \
+             lets them stay. So a new process behind a balancer gets its share of long-lived clients. A reload \
+             with a longer time counts for clients that log in later.";
         cancel_wait_timeout: Duration = "10"; global(reload); known G;
             "How long a cancel request may wait for a connection to carry it.";
         suspend_timeout: Duration = "10"; global(reload); known G;
             "How long SUSPEND and `-R` wait for clients and servers that do not read what they \
              are sent.";
+        drain_delay: Duration = "0"; global(reload); known NOWHERE;
+            "After SIGINT or SHUTDOWN WAIT_FOR_SERVERS, /ready fails at once, and new clients are taken for this \
+             long, until balancers have noticed. See docs/balancers.md.";
+        drain_time: Duration = "0"; global(reload); known NOWHERE;
+            "Behind drain_delay, all clients are ended with SQLSTATE 57P01, each behind a transaction, spread \
+             evenly over this time. Then the process ends as without this setting. 0 ends no client early.";
         takeover_timeout: Duration = "0"; global(reload); known NOWHERE;
             "After `-R`, clients that could not move (an open transaction, say) stay on the old \
              process. This long after the takeover it disconnects them; 0 waits until they leave.";
@@ -773,7 +783,7 @@ mod tests {
         );
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(names.len(), 100 + 49, "PgBouncer's on Linux and ours");
+        assert_eq!(names.len(), 100 + 52, "PgBouncer's on Linux and ours");
     }
 
     #[test]

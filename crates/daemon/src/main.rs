@@ -14,6 +14,7 @@ mod config_command;
 mod control;
 mod derive;
 mod dns;
+mod drain;
 mod forward;
 mod handover;
 mod http;

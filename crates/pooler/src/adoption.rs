@@ -215,6 +215,7 @@ impl Pooler {
         client.mark_welcome();
         // This process has not seen which statements SQL has prepared.
         server.serves_from_before();
+        self.keeps_lifetime(id);
         self.keep_key(id, key);
         self.resume(id, out);
         self.watch_client(id);
@@ -245,6 +246,7 @@ impl Pooler {
         if standing == Standing::Ready {
             let quiet = client.times.quiet;
             client.becomes_idle(quiet);
+            self.keeps_lifetime(id);
             self.resume(id, out);
             return self.watch_client(id);
         }

@@ -196,6 +196,8 @@ impl Pooler {
     pub(crate) fn is_between_transactions(&self, id: ClientId) -> bool {
         let client = self.clients.at(id);
         match client.state() {
+            // Its last answer is held back.
+            _ if client.is_hushed() => false,
             ClientState::Idle | ClientState::Waiting(_) => {
                 client.status_ahead() == Status::Idle && !client.is_pinned()
             }

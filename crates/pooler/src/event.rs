@@ -269,6 +269,8 @@ pub enum Question {
     /// A worker has found out something about a host of a placed database. No answer, but mail from
     /// the roster.
     Host(Box<HostFact>),
+    /// Begin to drain: refuse readiness, then end all clients, then the process. No answer.
+    Drain,
     /// Close the listening sockets; the unix sockets may stay open for the console.
     StopListening {
         /// Keep unix sockets open.

@@ -119,6 +119,10 @@ pub enum Fault {
     TransactionTimeout,
     /// `end_with_token`.
     TokenEnded,
+    /// `client_lifetime`.
+    LifetimeOver,
+    /// The process is about to end, and ends its clients one after the other.
+    Drained,
     /// `query_timeout`.
     QueryTimeout,
     /// `query_timeout` while the client waited for a server.
@@ -261,7 +265,7 @@ impl Fault {
             | DatabaseDisabled(_)
             | AuthDatabaseDisabled(_) => "57P03",
             ListenerLost | ShuttingDown | ServerShuttingDown | Forced | DatabaseRemoved
-            | DatabaseChanged | Suspended | TokenEnded => "57P01",
+            | DatabaseChanged | Suspended | TokenEnded | LifetimeOver | Drained => "57P01",
             ServerLogin(sqlstate, _)
             | ServerLoginFailing(sqlstate, _)
             | ServerParameter(sqlstate, _) => sqlstate,
@@ -290,6 +294,15 @@ impl Fault {
         matches!(
             self,
             Fault::LoginFailed(_) | Fault::NoSuchUser | Fault::NotAllowed
+        )
+    }
+
+    /// True if the line about the client's end is all that the log needs: nothing is wrong with Howdah or
+    /// PostgreSQL.
+    pub fn is_logged_once(&self) -> bool {
+        matches!(
+            self,
+            Fault::ProxyHeader(_) | Fault::LifetimeOver | Fault::Drained
         )
     }
 
@@ -428,7 +441,8 @@ impl fmt::Display for Fault {
             QueryTimeoutWaiting => f.write_str("query_timeout"),
             QueryWait | QueryWaitServerDown => f.write_str("query_wait_timeout"),
             CancelWait => f.write_str("cancel_wait_timeout"),
-            ShuttingDown => f.write_str("pooler is shutting down"),
+            LifetimeOver => f.write_str("client_lifetime"),
+            ShuttingDown | Drained => f.write_str("pooler is shutting down"),
             ServerShuttingDown => f.write_str("server shutting down"),
             DatabaseRemoved => f.write_str("database removed"),
             DatabaseChanged => f.write_str("database configuration changed"),

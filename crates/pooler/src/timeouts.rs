@@ -2,7 +2,7 @@
 
 use howdah_wire::write;
 
-use crate::client::EndReason;
+use crate::client::{ClientState, EndReason};
 use crate::deadlines::{ClientDue, LIFE_OVER};
 use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
 use crate::fault::Fault;
@@ -60,6 +60,11 @@ impl Pooler {
 
     /// A client must end: now, or with its transaction.
     fn client_over(&mut self, id: ClientId, why: EndReason, out: &mut Out) {
+        let client = self.clients.at_mut(id);
+        if why.is_patient() && matches!(client.state(), ClientState::Waiting(_)) {
+            client.ends_with_transaction();
+            return self.watch_client(id);
+        }
         if self.is_between_transactions(id) {
             return self.disconnect(id, why.fault(), out);
         }

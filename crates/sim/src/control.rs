@@ -279,6 +279,7 @@ impl Control {
                 | Question::LongWaits
                 | Question::Surveyed { .. }
                 | Question::Exit(_)
+                | Question::Drain
                 | Question::StopListening { .. } => {}
             }
         }

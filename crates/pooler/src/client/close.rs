@@ -47,9 +47,8 @@ impl Pooler {
                 login.count_error(fault.sqlstate().as_bytes());
             }
             self.tell_fatal(id, &fault, out);
-            // Of a balancer's header, the line about the end is enough.
-            let once = matches!(fault, Fault::ProxyHeader(_));
-            if self.config.globals.log_pooler_errors && !discovers && !once {
+            let twice = !discovers && !fault.is_logged_once();
+            if self.config.globals.log_pooler_errors && twice {
                 let text = format_args!("pooler error: {fault}");
                 self.note_fault(Level::Warning, id, text, Some(&fault), out);
             }

@@ -641,6 +641,8 @@ impl Pooler {
             self.logins.at_mut(login).count_login(took);
         }
         client.mark_welcome();
+        self.begin_lifetime(id);
+        let client = self.clients.at_mut(id);
         client.set_told_standby(standby);
         client.goes_back_to(greeting.reset.clone());
         client.set_meaning(greeting.meaning);

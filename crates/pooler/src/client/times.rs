@@ -17,6 +17,10 @@ pub struct ClientEnd {
 pub enum EndReason {
     /// The token ends with which the client has logged in.
     Token,
+    /// The client is as old as `client_lifetime` allows.
+    Lifetime,
+    /// The process is about to end.
+    Drain,
 }
 
 impl EndReason {
@@ -24,7 +28,14 @@ impl EndReason {
     pub(crate) fn fault(self) -> Fault {
         match self {
             EndReason::Token => Fault::TokenEnded,
+            EndReason::Lifetime => Fault::LifetimeOver,
+            EndReason::Drain => Fault::Drained,
         }
+    }
+
+    /// True if a request that waits for a server is still carried out.
+    pub(crate) fn is_patient(self) -> bool {
+        self != EndReason::Token
     }
 }
 

@@ -415,6 +415,8 @@ impl Writer {
             w.number(end.at.0);
             w.byte(match end.why {
                 EndReason::Token => 0,
+                EndReason::Lifetime => 1,
+                EndReason::Drain => 2,
             });
         });
         self.string(client.database.as_bytes());
@@ -791,6 +793,8 @@ impl Reader<'_> {
         let at = self.time()?;
         let why = match self.byte()? {
             0 => EndReason::Token,
+            1 => EndReason::Lifetime,
+            2 => EndReason::Drain,
             _ => return Err(Damaged),
         };
         Ok(ClientEnd { at, why })

@@ -30,7 +30,7 @@
 //! - `settings key=value ...`: reloads the configuration with these changes. `d.key=value` replaces
 //!   all settings of `d`.
 //! - `wait 5s`, `wait 10ms`; `order pause`, `order pause prod`, `order resume`, `order resume prod`,
-//!   `order disable prod_1`, `order reconnect`, `order shutdown clients`, `order shutdown servers`, `order hand over`, `order pack`: to all
+//!   `order disable prod_1`, `order reconnect`, `order shutdown clients`, `order shutdown servers`, `order end clients in 8s`, `order hand over`, `order pack`: to all
 //!   workers.
 //! - `successor`: a process with the same settings adopts the packed connections. `back`: they
 //!   return to this process.
@@ -426,6 +426,9 @@ impl World {
             "suspend" => Order::Suspend,
             "kill d" => Order::Kill(Some("d".into())),
             "disable prod_1" => Order::Disable("prod_1".into()),
+            "end clients in 8s" => Order::EndClients {
+                over: 8_000_000_000,
+            },
             "shutdown clients" => Order::ShutdownWaitForClients,
             "shutdown servers" => Order::ShutdownWaitForServers,
             "hand over" => Order::HandOver { tls: false },
