@@ -80,17 +80,28 @@ need_postgres() {
   postgres_found || need_python
 }
 
-# A directory server for tests/test_ldap.py, which is skipped without one. What the Debian package
-# sets up is not used, and not started.
-need_slapd() {
-  if have slapd || [ -x /usr/sbin/slapd ]; then return; fi
-  local policy=/usr/sbin/policy-rc.d made=
+# Installs Debian packages of services. What they set up is not used, and not started.
+install_stopped() {
+  local policy=/usr/sbin/policy-rc.d made= code=0
   if [ "$(id -u)" -eq 0 ] && [ ! -e "$policy" ]; then
     printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod +x "$policy" && made=1
   fi
-  install_debian "a directory server" slapd openssl ||
-    say "The tests of LDAP logins will be skipped"
+  install_debian "$@" || code=1
   if [ -n "$made" ]; then rm -f "$policy"; fi
+  return "$code"
+}
+
+# A directory server for tests/test_ldap.py, which is skipped without one.
+need_slapd() {
+  if have slapd || [ -x /usr/sbin/slapd ]; then return; fi
+  install_stopped "a directory server" slapd openssl ||
+    say "The tests of LDAP logins will be skipped"
+}
+
+# A load balancer for tests/test_proxy.py and tests/test_drain.py, which skip what needs it without.
+need_haproxy() {
+  if have haproxy || [ -x /usr/sbin/haproxy ]; then return; fi
+  install_stopped "a load balancer" haproxy || say "The tests behind HAProxy will be skipped"
 }
 
 # What checks metrics and alert rules, for tests/test_metrics.py, which skips that without it.

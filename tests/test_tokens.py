@@ -297,6 +297,24 @@ def test_no_token_in_the_open(with_rule, provider):
     assert error.value.code == "28000" and "tokens are taken over TLS only" in error.value.text
 
 
+def test_clients_end_with_their_tokens(with_rule, provider):
+    """An idle client at once, also one that a successor has taken over; one in a transaction after that."""
+    howdah = with_rule(f"jwt {OPTIONS} keys=KEYS leeway=0 end_with_token=1")
+    token = provider.token(exp=int(time.time()) + 6)
+    idle, busy = (howdah.connect(user="ann", password=token) for _ in range(2))
+    assert busy.ask(wire.query("begin"))
+    mark = howdah.log_mark()
+    old = howdah.begin_takeover()
+    howdah.wait_for_log("process up", since=mark, seconds=30)
+    ended = ("57P01", "the token of the login has ended")
+    assert fatal(idle) == ended and idle.ends()
+    assert busy.value("select 1") == "1"
+    busy.send(wire.query("commit"))
+    assert [message.tag for message in busy.read_until("Z")] == ["C", "Z"]
+    assert fatal(busy) == ended and busy.ends()
+    assert old.wait(30) == 0
+
+
 @pytest.mark.parametrize("rule, said", [
     (f"oauth {OPTIONS} validator=x", "there are no libraries that check tokens"),
     (f"oauth {OPTIONS} delegate_ident_mapping=1", "is not supported"),

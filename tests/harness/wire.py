@@ -208,8 +208,8 @@ def split_messages(received):
 class Wire:
     """One connection. Use it with `with`; leaving it closes the socket without Terminate."""
 
-    def __init__(self, address, seconds=SECONDS, receive_buffer=None):
-        """address: (host, port), or the path of a unix socket."""
+    def __init__(self, address, seconds=SECONDS, receive_buffer=None, source=None):
+        """address: (host, port), or the path of a unix socket. source: the address to come from."""
         if isinstance(address, str):
             self.socket = socket.socket(socket.AF_UNIX)
         else:
@@ -220,6 +220,8 @@ class Wire:
         self.socket.settimeout(seconds)
         self.address = address
         try:
+            if source:
+                self.socket.bind((source, 0))
             self.socket.connect(address)
             if self.socket.family != socket.AF_UNIX:
                 self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -89,7 +89,7 @@ impl OauthLogin {
     pub fn answer(&mut self, body: &[u8]) -> OauthStep {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Begins => match sasl_initial(body) {
-                Err(detail) => refuse(OAUTH_FAILED, detail),
+                Err(detail) => refuse(OAUTH_MALFORMED, detail),
                 Ok((mechanism, _)) if mechanism != MECHANISM.as_bytes() => {
                     let detail = "that mechanism was not offered";
                     refuse(super::MECHANISM_UNKNOWN, detail)
@@ -422,6 +422,14 @@ mod tests {
         }
         let step = login().answer(&initial(Some(b"n,a=me,\x01auth=\x01\x01")));
         assert!(matches!(step, OauthStep::Refuse(refusal) if refusal.text == OAUTH_AUTHZID));
+        for cut in [
+            &b"OAUTHBEARER"[..],
+            b"OAUTHBEARER\0\0",
+            b"OAUTHBEARER\0\0\0\0\x02n",
+        ] {
+            let step = login().answer(cut);
+            assert!(matches!(step, OauthStep::Refuse(refusal) if refusal.text == OAUTH_MALFORMED));
+        }
         let step = login().answer(b"SCRAM-SHA-256\0\0\0\0\x01n");
         assert!(
             matches!(step, OauthStep::Refuse(refusal) if refusal.text == crate::MECHANISM_UNKNOWN)

@@ -44,6 +44,30 @@ pub fn wipe(text: &mut String) {
     std::hint::black_box(&bytes);
 }
 
+/// Bytes that hold a secret. They are overwritten when they are dropped.
+pub struct SecretBytes(pub Vec<u8>);
+
+impl std::ops::Deref for SecretBytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for SecretBytes {
+    fn drop(&mut self) {
+        self.0.fill(0);
+        std::hint::black_box(&self.0);
+    }
+}
+
+/// Prints none of them.
+impl fmt::Debug for SecretBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretBytes(..)")
+    }
+}
+
 impl Drop for Secret {
     fn drop(&mut self) {
         match self {

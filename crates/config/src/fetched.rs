@@ -71,6 +71,9 @@ pub enum FetchedValue {
         credentials: AwsCredentials,
         /// The region of the environment.
         region: Option<String>,
+        /// The seconds since 1970 at the zero of the process's clock, by the machine's clock when the
+        /// credentials came.
+        zero: i64,
     },
 }
 
@@ -195,6 +198,9 @@ impl Config {
         database: &'a Database,
         pooled: &str,
     ) -> Option<&'a SecretSource> {
+        if !self.has_sources {
+            return None;
+        }
         match database.server_password(pooled) {
             Some(password) => password.source(),
             None => self.listed_source(&database.name, database.server_user(pooled)),
@@ -203,6 +209,9 @@ impl Config {
 
     /// Where the password of [`Config::listed`] comes from, if it is fetched.
     pub fn listed_source(&self, database: &str, user: &str) -> Option<&SecretSource> {
+        if !self.has_sources {
+            return None;
+        }
         let member = self.entry(database).and_then(|entry| entry.member(user));
         let mut members = member
             .into_iter()
@@ -240,11 +249,33 @@ impl Config {
 
     /// The other password of a user with two.
     pub fn second_secret(&self, database: &str, user: &str) -> Option<&Secret> {
+        if !self.has_second_passwords {
+            return None;
+        }
         let member = self.entry(database).and_then(|entry| entry.member(user));
         let mut members = member
             .into_iter()
             .chain(self.users.get(user).map(|user| &**user));
         members.find(|user| user.listed)?.second.as_ref()
+    }
+
+    /// Notes what logins have to look for.
+    pub(super) fn note_secrets(&mut self) {
+        let is_sourced = |password: &Option<super::SecretText>| {
+            let source = password.as_ref().and_then(|password| password.source());
+            source.is_some()
+        };
+        let (mut sources, mut seconds) = (false, false);
+        for database in self.databases.values().chain(&self.fallback) {
+            sources |= is_sourced(&database.server_password);
+        }
+        let members = self.databases.values().chain(&self.fallback);
+        let members = members.flat_map(|database| database.users.values());
+        for user in self.users.values().chain(members) {
+            sources |= is_sourced(&user.password) || is_sourced(&user.server_password);
+            seconds |= user.second.is_some();
+        }
+        (self.has_sources, self.has_second_passwords) = (sources, seconds);
     }
 
     /// The sources that somebody uses, each with who uses it and, for a file, its text.

@@ -215,6 +215,22 @@ impl ConfigReader {
         }
     }
 
+    /// Warns if everybody may say which address a client has.
+    pub(super) fn judge_balancers(&mut self) {
+        if !self.config.globals.proxy_protocol.has_all() {
+            return;
+        }
+        let text = "proxy_protocol has all addresses: whoever reaches the port can pretend to come from \
+                    any address; write the balancers' networks";
+        match self.written.get("proxy_protocol").cloned() {
+            Some((value, place)) => {
+                let excerpt = Excerpt::of_value("proxy_protocol", &value);
+                self.warn_at(&place, excerpt, text.into());
+            }
+            None => self.warn(text.into()),
+        }
+    }
+
     /// Refuses one port for two purposes, and warns of databases that lead to Howdah itself.
     pub(super) fn judge_ports(&mut self) {
         let globals = &self.config.globals;

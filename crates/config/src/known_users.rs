@@ -107,6 +107,7 @@ impl ConfigReader {
                 ));
             }
         }
+        config.note_secrets();
         doubtful.sort();
         doubtful.into_iter().for_each(|text| self.warn(text));
     }

@@ -25,6 +25,7 @@ mod judged;
 mod known_users;
 pub mod ldap;
 pub mod near;
+mod network;
 mod parameters;
 pub mod quotes;
 mod reference;
@@ -67,6 +68,7 @@ pub use fetched::{
 };
 pub use host::{Host, HostPort, Ports};
 pub use in_force::{SettingInForce, ValueInForce};
+pub use network::Networks;
 pub use parameters::Parameters;
 pub use reference::{settings_manual, settings_page};
 pub use scopes::Scopes;
@@ -312,6 +314,10 @@ pub struct Config {
     pub authority: Option<Arc<Authority>>,
     /// What the sources of secrets have given.
     pub fetched: Fetched,
+    /// Whether any secret has a source. Without one, logins look for none.
+    pub has_sources: bool,
+    /// Whether any user has two passwords.
+    pub(crate) has_second_passwords: bool,
     /// The files that have commands for passwords.
     pub command_files: BTreeSet<Arc<str>>,
 }

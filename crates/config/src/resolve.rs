@@ -562,6 +562,7 @@ impl ConfigReader {
         self.judge_placed();
         self.judge_reads();
         self.judge_ports();
+        self.judge_balancers();
         if !matches!(self.config.globals.auth_type, AuthType::Any | AuthType::Pam) {
             self.read_users(read_file);
         }

@@ -10,6 +10,7 @@ use howdah_auth::{ChannelBinding, RequireAuth, Secret};
 
 use super::host::{Host, HostPort, Ports};
 use super::ldap::LdapText;
+use super::network::Networks;
 use super::parameters::Parameters;
 use super::setting::Range::{self, Numbers, Only, Such};
 use super::setting::{Field, default_value, fill, limit, own, time, value};
@@ -59,6 +60,10 @@ const TOKEN: Range = Such(
 const SOME_CAUSES: Range = Such(
     |text| List::read(text).is_some_and(|list| list.iter().all(|word| CAUSES.contains(&&**word))),
     ": draining, paused, unreachable",
+);
+const NETWORKS: Range = Such(
+    |text| Networks::read(text).is_some(),
+    ": networks such as 10.0.0.0/8 or 2001:db8::/32, or addresses",
 );
 const HOSTS: Range = Only(
     |text| !Host::list(text).is_empty(),
@@ -151,6 +156,10 @@ settings! {
         tcp_defer_accept: u32 = "1"; global(reload); known G;
             "Seconds the kernel waits for a client's first byte before it hands the connection over; \
              1 means 45, 0 hands it over at once.";
+        proxy_protocol: Networks = "" in NETWORKS; global(reload); known NOWHERE;
+            "Networks of load balancers: a TCP connection from there must begin with a header of the PROXY \
+             protocol, version 1 or 2, and the address in it counts as the client's. From elsewhere a header \
+             is refused. See docs/balancers.md.";
         client_login_timeout: Duration = "60"; global(reload); known G;
             "How long a client may take to log in.";
         ignore_startup_parameters: List = ""; global(reload); known G;
@@ -257,11 +266,21 @@ settings! {
         client_idle_timeout: Duration = "0";
             global(reload) user(time); known GU;
             "Closes clients that sent nothing for this long.";
+        client_lifetime: Duration = "0"; global(reload); known NOWHERE;
+            "Ends clients older than this, less a random fifth, each behind a transaction with SQLSTATE 57P01; 0 \
+             lets them stay. So a new process behind a balancer gets its share of long-lived clients. A reload \
+             with a longer time counts for clients that log in later.";
         cancel_wait_timeout: Duration = "10"; global(reload); known G;
             "How long a cancel request may wait for a connection to carry it.";
         suspend_timeout: Duration = "10"; global(reload); known G;
             "How long SUSPEND and `-R` wait for clients and servers that do not read what they \
              are sent.";
+        drain_delay: Duration = "0"; global(reload); known NOWHERE;
+            "After SIGINT or SHUTDOWN WAIT_FOR_SERVERS, /ready fails at once, and new clients are taken for this \
+             long, until balancers have noticed. See docs/balancers.md.";
+        drain_time: Duration = "0"; global(reload); known NOWHERE;
+            "Behind drain_delay, all clients are ended with SQLSTATE 57P01, each behind a transaction, spread \
+             evenly over this time. Then the process ends as without this setting. 0 ends no client early.";
         takeover_timeout: Duration = "0"; global(reload); known NOWHERE;
             "After `-R`, clients that could not move (an open transaction, say) stay on the old \
              process. This long after the takeover it disconnects them; 0 waits until they leave.";
@@ -764,7 +783,7 @@ mod tests {
         );
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(names.len(), 100 + 48, "PgBouncer's on Linux and ours");
+        assert_eq!(names.len(), 100 + 52, "PgBouncer's on Linux and ours");
     }
 
     #[test]

@@ -17,8 +17,8 @@ pub const ALGORITHMS: [&str; 9] = [
 /// The greatest difference of clocks that may be allowed for, in seconds.
 const MOST_LEEWAY: u32 = 600;
 
-const OPTIONS: &str = "there are issuer, scope, map, audience, keys, claim, roles, algorithms and \
-     leeway; quote values that hold commas or blanks";
+const OPTIONS: &str = "there are issuer, scope, map, audience, keys, claim, roles, algorithms, \
+     leeway and end_with_token; quote values that hold commas or blanks";
 
 /// How a client shows its token.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -50,6 +50,8 @@ pub struct TokenRules {
     pub algorithms: Vec<String>,
     /// How far clocks may differ, in seconds.
     pub leeway: u32,
+    /// Clients end with their tokens.
+    pub ends_clients: bool,
     /// Which names may log in as which user. Without a map: only the same name.
     pub map: Option<Arc<IdentMap>>,
 }
@@ -85,6 +87,7 @@ impl TokenRules {
             roles: None,
             algorithms: ALGORITHMS.map(String::from).to_vec(),
             leeway: 30,
+            ends_clients: false,
             map: None,
         };
         // The same syntax as that of LDAP's options.
@@ -147,12 +150,14 @@ impl TokenRules {
                     "write roles=CLAIM, whose values are names of users, or map=",
                 );
             }
-            "end_with_token" => {
-                return wrong(
-                    "end_with_token is not supported: a client stays after its token's end, as in PostgreSQL",
-                    "leave it out; client_idle_timeout ends clients that do nothing",
-                );
-            }
+            "end_with_token" => match value {
+                "1" => self.ends_clients = true,
+                "0" => self.ends_clients = false,
+                _ => {
+                    let text = format!("invalid end_with_token value: \"{value}\"");
+                    return wrong(text, "write 1: clients end with their tokens; or 0");
+                }
+            },
             _ => return wrong(format!("unsupported parameter {key}="), OPTIONS),
         }
         Ok(())
@@ -258,6 +263,7 @@ mod tests {
         assert_eq!(rules.audiences, ["pg", "db2"]);
         assert_eq!(rules.algorithms, ["RS256", "ES256"]);
         assert_eq!(rules.leeway, 5);
+        assert!(!rules.ends_clients);
         assert_eq!(
             rules.discovery(),
             "https://id.example/realms/x/.well-known/openid-configuration"
@@ -282,7 +288,7 @@ mod tests {
             ("leeway=3600", "invalid leeway"),
             ("validator=x", "no libraries"),
             ("delegate_ident_mapping=1", "not supported"),
-            ("end_with_token=1", "not supported"),
+            ("end_with_token=yes", "invalid end_with_token"),
             ("map=m", "there is no ident map m"),
             ("aud=x", "unsupported parameter aud="),
         ] {

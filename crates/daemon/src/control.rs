@@ -30,6 +30,7 @@ use crate::authority::{Authorities, PasswordCheck};
 use crate::boot::{Fatal, Source};
 use crate::derive::{Derived, Deriver, Done, Recipe};
 use crate::dns::{self, Found, HostNames, LookupStep, Resolver};
+use crate::drain::Drain;
 use crate::forward::forward;
 use crate::handover::{HandOver, Round, Sent};
 use crate::http::{Http, Sampler};
@@ -243,6 +244,7 @@ impl Desk {
             long_waits: LongWaits::default(),
             tracer,
             ending: false,
+            drain: Drain::default(),
             idle: HashSet::new(),
             counted: Stats::default(),
             counted_by: HashSet::new(),
@@ -281,6 +283,7 @@ impl Desk {
                     _ = files.tick(), if control.config.globals.reload_on_change => {
                         control.look_at_files();
                     }
+                    () = due_at(control.drain.next_due()) => control.drain_on(),
                     () = due_at(control.sources.next_due()) => control.sources.ask_due(),
                     () = tokio::time::sleep_until(next.into()), if !period.is_zero() => {
                         zones_at = Instant::now();
@@ -343,6 +346,8 @@ pub struct Control {
     pub tracer: Tracer,
     /// The process ends as soon as possible.
     pub ending: bool,
+    /// The steps before that, if there are any.
+    pub drain: Drain,
     /// Workers with nothing left to wait for.
     idle: HashSet<WorkerId>,
     /// The counts of this `stats_period`, and the workers that have reported theirs.
@@ -358,11 +363,11 @@ impl Control {
                 systemd::reloading();
                 self.reload(None);
             }
-            OperatorRequest::EndAfterClients if self.ending => {
+            OperatorRequest::EndAfterClients if self.is_draining() => {
                 self.say("got SIGTERM while shutting down, fast exit");
                 leave(0);
             }
-            OperatorRequest::EndAfterServers if self.ending => {
+            OperatorRequest::EndAfterServers if self.is_draining() => {
                 self.say("got SIGINT while shutting down, fast exit");
                 leave(0);
             }
@@ -374,7 +379,7 @@ impl Control {
                 self.say(
                     "got SIGINT, shutting down, waiting for all servers connections to be released",
                 );
-                self.end(Order::ShutdownWaitForServers);
+                self.begin_drain();
             }
             OperatorRequest::EndNow => {
                 self.say("got SIGQUIT, fast exit");
@@ -391,8 +396,13 @@ impl Control {
         }
     }
 
+    /// True if balancers should send no new clients: the process ends, or will soon.
+    fn is_draining(&self) -> bool {
+        self.ending || self.drain.has_begun()
+    }
+
     /// TCP sockets are closed first, so that new connections are refused from now on.
-    fn end(&mut self, order: Order) {
+    pub fn end(&mut self, order: Order) {
         systemd::stopping();
         self.stop_listening(true);
         self.order(&order);
@@ -548,10 +558,10 @@ impl Control {
             Question::LogStats { stats, seconds } => self.log_stats(from, &stats, seconds),
             Question::Surveyed { serial, holdings } => {
                 let globals = &self.config.globals;
-                let spans = self.tracer.counts();
+                let (draining, spans) = (self.is_draining(), self.tracer.counts());
                 let sight = self
                     .sampler
-                    .answered(serial, *holdings, (self.ending, spans), globals);
+                    .answered(serial, *holdings, (draining, spans), globals);
                 if let Some(sight) = sight {
                     let long = long_wait(&self.config.globals);
                     for line in self.long_waits.lines(&sight, long, Instant::now()) {
@@ -588,6 +598,7 @@ impl Control {
             Question::Packed(parcel) => self.handover.take(from, *parcel),
             Question::AllPacked(estate) => self.all_packed(*estate),
             Question::Exit(code) => leave(code),
+            Question::Drain => self.begin_drain(),
             Question::StopListening { keep_unix } => self.stop_listening(keep_unix),
         }
     }
@@ -753,6 +764,7 @@ impl Control {
 
     pub fn stop_listening(&mut self, keep_unix: bool) {
         self.ending = true;
+        self.http.drains();
         self.post_to_all(|| Letter::Instruction(Instruction::StopListening { keep_unix }));
     }
 

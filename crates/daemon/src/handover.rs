@@ -89,7 +89,7 @@ impl Control {
             self.log.say(Level::Warning, text);
         }
         match Successor::at(socket) {
-            Ok(successor) if !self.ending && !given => {
+            Ok(successor) if !self.ending && !self.drain.has_begun() && !given => {
                 self.say("a new process takes over");
                 self.handover.under_way = true;
                 self.handover.successor = Some(successor);

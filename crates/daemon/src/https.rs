@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use howdah_daemon::tls::contexts::SYSTEM_BUNDLES;
 use howdah_daemon::tls::directory::DirectoryTls;
+use howdah_pooler::auth::secret::SecretBytes;
 use howdah_pooler::config::OWN_NAMES;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
@@ -60,7 +61,7 @@ impl<'a> HttpsRequest<'a> {
 ///
 /// # Errors
 /// There is no answer, or it is no success; the text is for the log.
-pub async fn fetch(request: HttpsRequest<'_>, trust: &str) -> Result<Vec<u8>, String> {
+pub async fn fetch(request: HttpsRequest<'_>, trust: &str) -> Result<SecretBytes, String> {
     let address = request.address.to_owned();
     let named = |why: String| format!("{address}: {why}");
     match tokio::time::timeout(PATIENCE, exchange(request, trust)).await {
@@ -87,7 +88,7 @@ fn asked(uri: &Uri) -> Result<(&str, bool), &'static str> {
     }
 }
 
-async fn exchange(request: HttpsRequest<'_>, trust: &str) -> Result<Vec<u8>, String> {
+async fn exchange(request: HttpsRequest<'_>, trust: &str) -> Result<SecretBytes, String> {
     let uri: Uri = request.address.parse().map_err(|_| "it is no address")?;
     let (host, is_https) = asked(&uri)?;
     let name = host.trim_start_matches('[').trim_end_matches(']');
@@ -127,7 +128,7 @@ async fn exchange(request: HttpsRequest<'_>, trust: &str) -> Result<Vec<u8>, Str
 async fn talk(
     stream: impl Read + Write + Unpin,
     message: Request<Full<Bytes>>,
-) -> Result<Vec<u8>, String> {
+) -> Result<SecretBytes, String> {
     let broken = |why: hyper::Error| format!("its answer can't be read: {why}");
     let shaken = hyper::client::conn::http1::handshake(stream).await;
     let (mut sender, connection) = shaken.map_err(broken)?;
@@ -140,7 +141,7 @@ async fn talk(
         let body = Limited::new(answer.into_body(), LONGEST).collect().await;
         let body = body.map_err(|_| "its answer is broken, or larger than 1 MB")?;
         match status.is_success() {
-            true => Ok(body.to_bytes().to_vec()),
+            true => Ok(SecretBytes(body.to_bytes().to_vec())),
             false => Err(format!("it answers {status}")),
         }
     };

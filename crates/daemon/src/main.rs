@@ -15,6 +15,7 @@ mod container;
 mod control;
 mod derive;
 mod dns;
+mod drain;
 mod forward;
 mod handover;
 mod http;

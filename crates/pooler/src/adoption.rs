@@ -168,6 +168,7 @@ impl Pooler {
             }
             Standing::Console { admin } => {
                 client.opens_console(ConsoleSession::of(admin));
+                self.watch_client(id);
                 self.keep_key(id, passenger.key);
                 self.console_run(id, out);
                 return id;
@@ -214,6 +215,7 @@ impl Pooler {
         client.mark_welcome();
         // This process has not seen which statements SQL has prepared.
         server.serves_from_before();
+        self.keeps_lifetime(id);
         self.keep_key(id, key);
         self.resume(id, out);
         self.watch_client(id);
@@ -244,6 +246,7 @@ impl Pooler {
         if standing == Standing::Ready {
             let quiet = client.times.quiet;
             client.becomes_idle(quiet);
+            self.keeps_lifetime(id);
             self.resume(id, out);
             return self.watch_client(id);
         }

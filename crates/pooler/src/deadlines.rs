@@ -5,7 +5,7 @@
 
 use howdah_wire::backend::Status;
 
-use crate::client::{Client, ClientState};
+use crate::client::{Client, ClientState, EndReason};
 use crate::config::nanos;
 use crate::event::{ClientId, ServerId, Time};
 use crate::fault::Fault;
@@ -48,6 +48,8 @@ pub(crate) enum ClientDue {
     Examine,
     /// The client's read waits for no standby any more.
     RouteRead,
+    /// The client must end, now or with its transaction.
+    End(EndReason),
 }
 
 /// The earliest of several deadlines.
@@ -120,7 +122,8 @@ impl Pooler {
                 }
             }
             (ClientState::Leaving { .. } | ClientState::Packed(_), _) => return None,
-            (ClientState::Closing | ClientState::Console(_), _) => return None,
+            (ClientState::Closing, _) => return None,
+            (ClientState::Console(_), _) => {}
             (ClientState::Idle, Some(terms)) => {
                 let limit = terms.client_idle_timeout;
                 deadlines.add(client.times.quiet, limit, Fault::ClientIdle);
@@ -181,7 +184,31 @@ impl Pooler {
                 deadlines.add(client.times.connected, limit, fault);
             }
         }
+        if let Some(end) = &client.ends_at
+            && client.end_of_transaction().is_none()
+        {
+            deadlines.put(Time(end.at.0.saturating_sub(1)), 1, ClientDue::End(end.why));
+        }
         deadlines.first
+    }
+
+    /// True if a client has no transaction, and asks for none that a server has begun.
+    pub(crate) fn is_between_transactions(&self, id: ClientId) -> bool {
+        let client = self.clients.at(id);
+        match client.state() {
+            // Its last answer is held back.
+            _ if client.is_hushed() => false,
+            ClientState::Idle | ClientState::Waiting(_) => {
+                client.status_ahead() == Status::Idle && !client.is_pinned()
+            }
+            ClientState::Linked(server) => {
+                let server = self.servers.at(*server);
+                let is_busy = server.link.is_owed() || server.link.group_open();
+                !is_busy && server.status == Status::Idle
+            }
+            ClientState::Console(_) | ClientState::Welcome(_) => true,
+            _ => false,
+        }
     }
 
     /// The error of a client at `query_wait_timeout`. A server that only other clients can have for

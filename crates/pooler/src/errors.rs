@@ -157,6 +157,7 @@ fn word(fault: &Fault) -> Option<&'static str> {
         ClientBytes(_)
         | ClientLength(_)
         | OtherProtocol(Foreign::Http)
+        | ProxyHeader(_)
         | Protocol(..)
         | BytesBeforeAnswer(_)
         | TooEarly
@@ -172,7 +173,8 @@ fn word(fault: &Fault) -> Option<&'static str> {
         ClientGone(_) | ClientClosed | Told(_) | TokenWanted => return None,
         CopyUnclear | TransactionBlock | PinsInStatementMode | TooManyPins | ListenerLost
         | TooManyChannels | TooManyOwnChannels | TooMuchHeard | OtherEncoding | ChannelsUnclear
-        | QueriesRefused | ClientIdle | PinIdle | IdleTransaction | TransactionTimeout => {
+        | QueriesRefused | ClientIdle | PinIdle | IdleTransaction | TransactionTimeout
+        | TokenEnded | LifetimeOver | Drained => {
             return None;
         }
         // These end cancel requests.

@@ -269,6 +269,8 @@ pub enum Question {
     /// A worker has found out something about a host of a placed database. No answer, but mail from
     /// the roster.
     Host(Box<HostFact>),
+    /// Begin to drain: refuse readiness, then end all clients, then the process. No answer.
+    Drain,
     /// Close the listening sockets; the unix sockets may stay open for the console.
     StopListening {
         /// Keep unix sockets open.
@@ -318,8 +320,8 @@ pub struct Verified {
     pub identity: Option<String>,
     /// For a token: the names that may be users.
     pub names: Vec<String>,
-    /// For a token: its end, in seconds since 1970.
-    pub ends: Option<i64>,
+    /// For a token: how long it is good from now on, in nanoseconds.
+    pub lasts: Option<u64>,
 }
 
 /// The actions of one event, in order. The value is reused for the next event.

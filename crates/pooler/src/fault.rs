@@ -3,6 +3,7 @@
 use std::fmt;
 
 use howdah_wire::WireError;
+use howdah_wire::proxy::ProxyError;
 
 use crate::auth;
 use crate::note::Level;
@@ -20,6 +21,9 @@ pub enum Fault {
     ClientLength(WireError),
     /// The client speaks another protocol, which is named.
     OtherProtocol(Foreign),
+    /// The connection begins without the header of the PROXY protocol that it must have, or with one
+    /// that it must not have.
+    ProxyHeader(HeaderFault),
     /// The protocol version is not 3.
     Protocol(u16, u16),
     /// The client sent bytes after an SSLRequest or GSSENCRequest, before our answer.
@@ -113,6 +117,12 @@ pub enum Fault {
     IdleTransaction,
     /// `transaction_timeout`.
     TransactionTimeout,
+    /// `end_with_token`.
+    TokenEnded,
+    /// `client_lifetime`.
+    LifetimeOver,
+    /// The process is about to end, and ends its clients one after the other.
+    Drained,
     /// `query_timeout`.
     QueryTimeout,
     /// `query_timeout` while the client waited for a server.
@@ -165,6 +175,19 @@ pub enum Fault {
     ServerParameter(String, String),
     /// A reason that only the log needs.
     Server(&'static str),
+}
+
+/// What is wrong with the header of the PROXY protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HeaderFault {
+    /// There is none, from an address of `proxy_protocol`.
+    Missing,
+    /// It can't be read.
+    Invalid(ProxyError),
+    /// `proxy_protocol` does not list the address that it comes from.
+    NotListed,
+    /// It follows another one.
+    Second,
 }
 
 /// A protocol that is not PostgreSQL's.
@@ -242,7 +265,7 @@ impl Fault {
             | DatabaseDisabled(_)
             | AuthDatabaseDisabled(_) => "57P03",
             ListenerLost | ShuttingDown | ServerShuttingDown | Forced | DatabaseRemoved
-            | DatabaseChanged | Suspended => "57P01",
+            | DatabaseChanged | Suspended | TokenEnded | LifetimeOver | Drained => "57P01",
             ServerLogin(sqlstate, _)
             | ServerLoginFailing(sqlstate, _)
             | ServerParameter(sqlstate, _) => sqlstate,
@@ -261,7 +284,7 @@ impl Fault {
         use Fault::*;
         match self {
             Config(_) | ServerBytes(_) | Internal => Level::Error,
-            ServerParameter(..) => Level::Warning,
+            ServerParameter(..) | ProxyHeader(_) => Level::Warning,
             _ => Level::Log,
         }
     }
@@ -271,6 +294,15 @@ impl Fault {
         matches!(
             self,
             Fault::LoginFailed(_) | Fault::NoSuchUser | Fault::NotAllowed
+        )
+    }
+
+    /// True if the line about the client's end is all that the log needs: nothing is wrong with Howdah or
+    /// PostgreSQL.
+    pub fn is_logged_once(&self) -> bool {
+        matches!(
+            self,
+            Fault::ProxyHeader(_) | Fault::LifetimeOver | Fault::Drained
         )
     }
 
@@ -300,6 +332,16 @@ impl fmt::Display for Fault {
         match self {
             ClientBytes(WireError::Tag(tag)) => write!(f, "invalid frontend message type {tag}"),
             ClientBytes(error) | ClientLength(error) => error.fmt(f),
+            ProxyHeader(HeaderFault::Missing) => {
+                f.write_str("no PROXY protocol header from an address in proxy_protocol")
+            }
+            ProxyHeader(HeaderFault::Invalid(error)) => {
+                write!(f, "invalid PROXY protocol header: {error}")
+            }
+            ProxyHeader(HeaderFault::NotListed) => {
+                f.write_str("PROXY protocol header from an address that is not in proxy_protocol")
+            }
+            ProxyHeader(HeaderFault::Second) => f.write_str("a second PROXY protocol header"),
             Protocol(2, _) => f.write_str("old V2 protocol not supported"),
             Protocol(major, minor) => write!(
                 f,
@@ -394,11 +436,13 @@ impl fmt::Display for Fault {
             PinIdle => f.write_str("pin_idle_timeout"),
             IdleTransaction => f.write_str("idle transaction timeout"),
             TransactionTimeout => f.write_str("transaction timeout"),
+            TokenEnded => f.write_str("the token of the login has ended"),
             QueryTimeout => f.write_str("query timeout"),
             QueryTimeoutWaiting => f.write_str("query_timeout"),
             QueryWait | QueryWaitServerDown => f.write_str("query_wait_timeout"),
             CancelWait => f.write_str("cancel_wait_timeout"),
-            ShuttingDown => f.write_str("pooler is shutting down"),
+            LifetimeOver => f.write_str("client_lifetime"),
+            ShuttingDown | Drained => f.write_str("pooler is shutting down"),
             ServerShuttingDown => f.write_str("server shutting down"),
             DatabaseRemoved => f.write_str("database removed"),
             DatabaseChanged => f.write_str("database configuration changed"),

@@ -24,6 +24,8 @@ pub struct Janitor {
     pub(crate) epoch: u64,
     pub(crate) ending: Option<Shutdown>,
     pub(crate) told_idle: bool,
+    /// When the last client is to have ended, once all clients are being ended.
+    pub(crate) drained_at: Option<Time>,
     pub(crate) suspension: Option<Suspension>,
     pub(crate) takeover: Takeover,
     /// The successor also takes TLS sessions of clients.

@@ -26,6 +26,7 @@ pub mod certificate;
 pub mod client;
 pub mod console;
 pub mod deadlines;
+mod drain;
 pub mod errors;
 pub mod event;
 pub mod fault;

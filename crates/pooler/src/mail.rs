@@ -15,6 +15,7 @@ use crate::listen::{FromListener, ToListener};
 use crate::login::key::LoginKey;
 use crate::login::key::Welcome;
 use crate::parcel::{Estate, Parcel, Passenger, PoolLore};
+use crate::place::Via;
 use crate::pool::bound::BoundName;
 use crate::pool::key::PoolKey;
 use crate::pool::supply::{Bounds, HeldBy};
@@ -135,6 +136,8 @@ pub struct ClientParcel {
     pub socket: LooseSocket,
     /// Both ends of the connection.
     pub ends: Ends,
+    /// How the connection reaches the process.
+    pub via: Via,
     /// The TLS session, if there is one.
     pub tls: Option<Arc<TlsFacts>>,
     /// The client's number in the console.

@@ -85,6 +85,7 @@ impl Pooler {
         self.found_forced_pools();
         self.end_forsaking();
         self.begin_loads();
+        self.end_latecomers();
         for id in self.pools.ids() {
             self.trim_waiting(id);
             self.need_anew(id, out);

@@ -34,6 +34,12 @@ pub enum Order {
     Kill(Option<String>),
     /// Move each client at rest to a random worker, for tests.
     Shuffle,
+    /// Take no new clients, and end all others behind their transactions, spread over a time. End when the
+    /// last client leaves.
+    EndClients {
+        /// The time, in nanoseconds.
+        over: u64,
+    },
     /// Take no new clients; end when the last client leaves.
     ShutdownWaitForClients,
     /// Take no new clients, and drop waiting ones. End when the last server is released.

@@ -50,6 +50,10 @@ impl Pooler {
             }
             Order::Kill(database) => self.kill(database.as_deref(), out),
             Order::Shuffle => self.shuffle(out),
+            Order::EndClients { over } => {
+                self.end_clients(*over);
+                self.shut_down(Shutdown::Clients, out);
+            }
             Order::ShutdownWaitForClients => self.shut_down(Shutdown::Clients, out),
             Order::ShutdownWaitForServers => self.shut_down(Shutdown::Servers, out),
         }

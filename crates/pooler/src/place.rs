@@ -67,3 +67,18 @@ pub struct Ends {
     /// The process at the other end of a unix socket.
     pub unix_peer: Option<UnixPeer>,
 }
+
+/// How a client's connection reaches this process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Via {
+    /// Nothing has said that a balancer is between.
+    #[default]
+    Direct,
+    /// A balancer has connected, and its header is not read yet.
+    HeaderDue,
+    /// A balancer's header was read. `near`: the balancer came from a loopback address.
+    Balancer {
+        /// The balancer came from a loopback address.
+        near: bool,
+    },
+}

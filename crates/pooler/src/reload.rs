@@ -48,6 +48,11 @@ impl Pooler {
                 |server: &Server| !matches!(server.connection.remote(), Some(Address::Unix(..)));
             self.call_in_those(over_network, MOVED, out);
         }
+        if before.globals.client_lifetime != self.config.globals.client_lifetime {
+            for id in self.clients.keys() {
+                self.begin_lifetime(id);
+            }
+        }
         self.watch_all();
         self.found_forced_pools();
         self.set_checks();

@@ -1,7 +1,7 @@
 //! When the sources of secrets are asked. The control thread has one [`SourceKeeper`], asks a source when
 //! it says so, and mails its values to the workers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::config::{Fetched, FetchedSecret, FetchedValue, SecretSource, SourceUse};
@@ -43,6 +43,8 @@ pub struct Learned {
 #[derive(Debug, Default)]
 pub struct SourceKeeper {
     kept: BTreeMap<SecretSource, KeptSource>,
+    /// Sources that nobody uses any more, while a call of them is under way.
+    dropped: BTreeSet<SecretSource>,
 }
 
 #[derive(Debug, Default)]
@@ -66,10 +68,19 @@ impl SourceKeeper {
     /// The configuration uses these sources. Each is asked now. True if what is known has changed.
     pub fn set(&mut self, now: Time, uses: BTreeMap<SecretSource, SourceUse>) -> bool {
         let before = self.kept.len();
-        self.kept.retain(|source, _| uses.contains_key(source));
+        let dropped = &mut self.dropped;
+        self.kept.retain(|source, kept| {
+            let stays = uses.contains_key(source);
+            if !stays && kept.is_asked {
+                dropped.insert(source.clone());
+            }
+            stays
+        });
         let mut is_news = self.kept.len() != before;
         for (source, used) in uses {
+            let is_asked = dropped.remove(&source);
             let kept = self.kept.entry(source).or_default();
+            kept.is_asked |= is_asked;
             if let Some(secret) = used.text {
                 // The configuration has just read the file.
                 let value = FetchedValue::Password { user: None, secret };
@@ -110,6 +121,7 @@ impl SourceKeeper {
         let is_file = matches!(source, SecretSource::File(_));
         let Some(kept) = self.kept.get_mut(source) else {
             // A reload has dropped it.
+            self.dropped.remove(source);
             return Learned {
                 is_news: false,
                 say: None,
@@ -363,6 +375,20 @@ mod tests {
         assert!(keeper.set(at(103), BTreeMap::new()));
         let learned = keeper.answered(at(104), &command(), value("late", None), 0);
         assert!(!learned.is_news && keeper.fetched().get(&command()).is_none());
+    }
+
+    #[test]
+    fn a_source_that_goes_and_comes_back_has_one_call() {
+        let mut keeper = keeper();
+        keeper.set(at(100), BTreeMap::new());
+        keeper.set(at(101), uses(command(), None));
+        assert_eq!(keeper.take_due(at(200)), [], "the first call is under way");
+        assert!(
+            keeper
+                .answered(at(200), &command(), value("a", None), 0)
+                .is_news
+        );
+        assert_eq!(asked(&mut keeper), at(200), "what was wished may be newer");
     }
 
     #[test]

@@ -2,11 +2,16 @@
 
 use howdah_wire::write;
 
+use crate::client::{ClientState, EndReason};
 use crate::deadlines::{ClientDue, LIFE_OVER};
 use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
 use crate::fault::Fault;
 use crate::pooler::Pooler;
 use crate::server::ServerState;
+
+/// How soon a client that must end is looked at again while its transaction has no server, in
+/// nanoseconds.
+const LATER_NS: u64 = 1_000_000_000;
 
 impl Pooler {
     /// A client's timer entry expired. The entry may be old, or the deadline may have moved.
@@ -35,6 +40,7 @@ impl Pooler {
             }
             ClientDue::Close(fault) => self.disconnect(id, fault, out),
             ClientDue::Examine => self.cancel_turn(id, out),
+            ClientDue::End(why) => self.client_over(id, why, out),
             ClientDue::RouteRead => {
                 self.read_gives_up(id, out);
                 self.watch_client(id);
@@ -50,6 +56,26 @@ impl Pooler {
                 self.watch_client(id);
             }
         }
+    }
+
+    /// A client must end: now, or with its transaction.
+    fn client_over(&mut self, id: ClientId, why: EndReason, out: &mut Out) {
+        let client = self.clients.at_mut(id);
+        if why.is_patient() && matches!(client.state(), ClientState::Waiting(_)) {
+            client.ends_with_transaction();
+            return self.watch_client(id);
+        }
+        if self.is_between_transactions(id) {
+            return self.disconnect(id, why.fault(), out);
+        }
+        if self.end_with_transaction(id) {
+            self.watch_client(id);
+            return self.watch_link_again(id);
+        }
+        // Its transaction has no server yet.
+        let at = Time(self.now.0 + LATER_NS);
+        let client = self.clients.at_mut(id);
+        client.arm_timer(&mut self.timers, id, at);
     }
 
     /// As `client_due`, for a server.

@@ -19,5 +19,5 @@ macro_rules! scripts {
 scripts!(
     links, statements, known, unnamed, copies, leaving, cancels, parameters, limits, pools, reload,
     modes, workers, mistakes, moves, simulated, scenarios, outside, standbys, tls, session,
-    queries, listen, shards,
+    queries, listen, shards, balancers, drain,
 );

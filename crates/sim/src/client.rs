@@ -251,7 +251,7 @@ impl Client {
     }
 
     fn connect(&mut self, front: &Address, world: &mut World) {
-        self.socket = world.connect(front);
+        self.socket = world.connect_to_front(front);
         if self.socket.is_none() {
             self.stage = Stage::Gone;
             return;

@@ -279,6 +279,7 @@ impl Control {
                 | Question::LongWaits
                 | Question::Surveyed { .. }
                 | Question::Exit(_)
+                | Question::Drain
                 | Question::StopListening { .. } => {}
             }
         }
@@ -377,7 +378,7 @@ impl Admin {
         let Some(socket) = self.socket else {
             let parameters = [("user", "admin"), ("database", "pgbouncer")];
             write::startup(&mut self.out, 0, parameters);
-            self.socket = world.connect(front);
+            self.socket = world.connect_to_front(front);
             self.awaits = Some("login".into());
             self.gone = self.socket.is_none();
             return;
@@ -481,7 +482,7 @@ pub struct Canceller {
 impl Canceller {
     /// Sends a cancel request with this key.
     pub fn new(front: &Address, key: &(u32, Vec<u8>), world: &mut World) -> Option<Canceller> {
-        let socket = world.connect(front)?;
+        let socket = world.connect_to_front(front)?;
         let mut out = Vec::new();
         write::cancel_request(&mut out, key.0, &key.1);
         Some(Canceller {

@@ -149,6 +149,7 @@ impl Play {
         let mut borrowed = world.borrow_mut();
         borrowed.weather = scenario.weather;
         borrowed.prompt_cancels = scenario.cancels_are_prompt();
+        borrowed.header = scenario.header;
         borrowed.excuses.texts = scenario.excuses.clone();
         borrowed.excuses.closes = scenario.closes;
         let slack = match (scenario.workers, scenario.faults) {

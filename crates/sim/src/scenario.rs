@@ -178,6 +178,8 @@ pub struct Scenario {
     pub shares_listen: bool,
     /// Clients may use TLS.
     pub tls: bool,
+    /// The header of the balancer that clients come through; none without a balancer.
+    pub header: &'static [u8],
     /// The greatest number of clients' handshakes under way on a worker.
     pub handshakes: usize,
     /// The databases want roles of these hosts.
@@ -256,6 +258,7 @@ impl Scenario {
             restless: false,
             shares_listen: false,
             tls: false,
+            header: b"",
             handshakes: 0,
             roles: None,
             drains: false,
@@ -282,6 +285,7 @@ impl Scenario {
         // Not together with DDL: clients that stall get answers that the reference does not know.
         scenario.tls = apart.once_in(3);
         scenario.handshakes = [1, 2, 1000][apart.within(0..=2)];
+        scenario.choose_balancer(&mut Chance::new(seed ^ 0x0ba1_a5ce));
         scenario.choose_secrecy(&mut Chance::new(seed ^ 0x0073_6c73));
         let chance = &mut Chance::new(seed ^ 0x0b1d_e001);
         let limit = [0, 1, 2, 1000][chance.within(0..=3)];
@@ -491,6 +495,19 @@ impl Scenario {
         let ends = breaks || faults.kills || faults.orders > 0 || faults.takeovers > 0;
         if ends {
             self.excuses.push(LISTENER_LOST);
+        }
+    }
+
+    /// In some runs clients come through a balancer, which is on the same machine.
+    fn choose_balancer(&mut self, chance: &mut Chance) {
+        let headers: [&[u8]; 3] = [
+            b"PROXY TCP4 192.0.2.7 127.0.0.1 5000 6432\r\n",
+            b"PROXY UNKNOWN\r\n",
+            b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0f\xc0\0\x02\x07\x7f\0\0\x01\x13\x88\x19\x20\x04\0\0",
+        ];
+        if chance.once_in(4) {
+            self.header = headers[chance.within(0..=2)];
+            self.settings.push("proxy_protocol = 127.0.0.0/8".into());
         }
     }
 

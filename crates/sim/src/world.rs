@@ -34,6 +34,8 @@ pub struct World {
     pub excuses: Excuses,
     /// Nothing delays a cancel request.
     pub prompt_cancels: bool,
+    /// What a balancer says before a client does: nothing without a balancer.
+    pub header: &'static [u8],
     /// By order: when a worker first obeyed it.
     pub orders: HashMap<String, Time>,
     /// By database: when the administrator sent the last KILL that was answered.
@@ -121,6 +123,7 @@ impl World {
             story: Story::default(),
             excuses: Excuses::default(),
             prompt_cancels: false,
+            header: b"",
             orders: HashMap::new(),
             killed: HashMap::new(),
             catalogs: BTreeMap::new(),
@@ -176,6 +179,14 @@ impl World {
             });
         }
         Some(ours)
+    }
+
+    /// A client connects to Howdah. If a balancer is between, the balancer's header comes first.
+    pub fn connect_to_front(&mut self, front: &Address) -> Option<SocketId> {
+        let socket = self.connect(front)?;
+        let header = self.header;
+        self.write(socket, header);
+        Some(socket)
     }
 
     /// The oldest connection to this address that was not accepted.

@@ -4,6 +4,7 @@
 use crate::backend::{Fields, Status, command_tag, key_data, parameter_status};
 use crate::frame::{HEADER, LENGTH_MAX, header};
 use crate::frontend::{BindNames, Parse, Subject, execute_portal, string};
+use crate::proxy;
 use crate::startup::{self, FirstPacket};
 use crate::tag::{backend, frontend};
 use crate::write;
@@ -144,6 +145,27 @@ pub fn first_packet(bytes: &[u8]) {
     }
 }
 
+/// Reads a header of the PROXY protocol. What more bytes would bring must not change what fewer bytes
+/// have shown, and what follows the header must not count.
+pub fn proxy_header(bytes: &[u8]) {
+    let whole = proxy::read(bytes);
+    let sizes = (0..=bytes.len()).map(|end| proxy::read(&bytes[..end]));
+    let first = sizes.flatten().next();
+    match (first, whole) {
+        (Some(Err(_)), Some(Err(_))) | (None, None) => {}
+        (Some(Ok(first)), Some(Ok(whole))) => {
+            assert_eq!(first, whole);
+            assert!(first.size <= proxy::HEADER_MAX && proxy::is_header(bytes));
+        }
+        (first, whole) => panic!("{first:?}, then {whole:?}"),
+    }
+    let most = bytes.len().min(proxy::HEADER_MAX);
+    assert!(whole.is_some() || bytes.len() == most, "it waits for ever");
+    if whole.is_some_and(|read| read != Err(proxy::ProxyError::Missing)) && bytes.len() >= 4 {
+        assert!(proxy::is_header(bytes) && startup::length(bytes).is_some_and(|it| it.is_err()));
+    }
+}
+
 /// Writes a row of a console's answer from any bytes. The row must be one message, and its values
 /// must come back.
 pub fn data_row(bytes: &[u8]) {
@@ -194,12 +216,17 @@ mod tests {
         b"\0\0\0\x08\x04\xd2\x16\x2f",
         b"\0\0\0\x10\x04\xd2\x16\x2e\0\0\0\x01abcd",
         b"\0\0\0\x12\0\x03\0\0user\0ann\0\0",
+        b"PROXY TCP4 10.0.0.1 10.0.0.2 5000 6432\r\n",
+        b"PROXY UNKNOWN\r\n\0\0\0\x08\x04\xd2\x16\x2f",
+        b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0f\x0a\0\0\x01\x0a\0\0\x02\x13\x88\x19\x20\x04\0\0",
+        b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0",
     ];
 
     fn all(bytes: &[u8]) {
         messages(bytes);
         first_packet(bytes);
         data_row(bytes);
+        proxy_header(bytes);
     }
 
     /// Any bytes as a well-framed message of each tag that has a reader.

@@ -18,6 +18,7 @@ pub mod frame;
 pub mod frontend;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
+pub mod proxy;
 pub mod startup;
 pub mod tag;
 pub mod write;

@@ -1,7 +1,7 @@
 //! Host-based rules: the first line that matches a client decides how the client logs in.
 
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use super::tokens::{RuleToken, RuleTokens};
 use super::{Findings, TLS_TWICE, Wrong};
 use crate::authority::{Authority, PAM_SERVICE};
 use crate::ldap::LdapOptions;
+use crate::network::{Network, mask_of_bits};
 use crate::token::{TokenOffer, TokenRules};
 use crate::{Address, CONSOLE_NAMES, Mistake, Place, is_console};
 
@@ -130,16 +131,9 @@ enum From {
     Tcp {
         /// Only with TLS, or only without TLS.
         tls: Option<bool>,
-        network: Network,
+        /// `None`: all addresses.
+        network: Option<Network>,
     },
-}
-
-/// Addresses.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Network {
-    All,
-    V4 { base: u32, mask: u32 },
-    V6 { base: u128, mask: u128 },
 }
 
 /// A list of databases or users.
@@ -186,7 +180,8 @@ impl Rule {
         let from = match (&self.from, candidate.remote) {
             (From::Unix, Address::Unix(..)) => true,
             (From::Tcp { tls, network }, Address::Tcp(address, _)) => {
-                tls.is_none_or(|tls| tls == candidate.tls) && network.has(*address)
+                tls.is_none_or(|tls| tls == candidate.tls)
+                    && network.is_none_or(|network| network.has(*address))
             }
             _ => false,
         };
@@ -201,17 +196,6 @@ impl Rule {
             self.databases.fit(database, user)
         };
         from && wanted && self.users.has(user)
-    }
-}
-
-impl Network {
-    fn has(self, address: IpAddr) -> bool {
-        match (self, address) {
-            (Network::All, _) => true,
-            (Network::V4 { base, mask }, IpAddr::V4(address)) => address.to_bits() & mask == base,
-            (Network::V6 { base, mask }, IpAddr::V6(address)) => address.to_bits() & mask == base,
-            _ => false,
-        }
     }
 }
 
@@ -604,7 +588,7 @@ fn pam_service(tokens: &mut RuleTokens<'_>) -> Result<String, Wrong> {
 
 /// Reads `all`, `address/bits` or `address mask`. Bits of the address beyond the mask are ignored,
 /// as in PostgreSQL: `10.1.2.3/8` is `10.0.0.0/8`.
-fn network(tokens: &mut RuleTokens<'_>) -> Result<Network, Wrong> {
+fn network(tokens: &mut RuleTokens<'_>) -> Result<Option<Network>, Wrong> {
     let Some(word) = tokens.word() else {
         return wrong(
             "did not find address",
@@ -612,7 +596,7 @@ fn network(tokens: &mut RuleTokens<'_>) -> Result<Network, Wrong> {
         );
     };
     if word == "all" {
-        return Ok(Network::All);
+        return Ok(None);
     }
     let (address, bits) = match word.split_once('/') {
         Some((address, bits)) => (address, Some(bits)),
@@ -626,7 +610,7 @@ fn network(tokens: &mut RuleTokens<'_>) -> Result<Network, Wrong> {
         );
     };
     let mask = match bits {
-        Some(bits) => mask_of_bits(base, bits),
+        Some(bits) => mask_of_bits(base, bits).ok_or(bits.to_owned()),
         None => {
             let Some(mask) = tokens.word() else {
                 return wrong("did not find mask", format!("write {address}/bits"));
@@ -634,39 +618,17 @@ fn network(tokens: &mut RuleTokens<'_>) -> Result<Network, Wrong> {
             mask.parse().map_err(|_| mask)
         }
     };
-    match (base, mask) {
-        (IpAddr::V4(base), Ok(IpAddr::V4(mask))) => Ok(Network::V4 {
-            base: base.to_bits() & mask.to_bits(),
-            mask: mask.to_bits(),
-        }),
-        (IpAddr::V6(base), Ok(IpAddr::V6(mask))) => Ok(Network::V6 {
-            base: base.to_bits() & mask.to_bits(),
-            mask: mask.to_bits(),
-        }),
-        (_, Ok(mask)) => wrong(
-            format!("invalid mask {mask}"),
-            "address and mask must be of one kind",
-        ),
-        (_, Err(mask)) => wrong(
+    match mask {
+        Ok(mask) => match Network::new(base, mask) {
+            None => wrong(
+                format!("invalid mask {mask}"),
+                "address and mask must be of one kind",
+            ),
+            network => Ok(network),
+        },
+        Err(mask) => wrong(
             format!("invalid mask {mask}"),
             "write up to 32 bits, for IPv6 up to 128, or a mask like 255.255.0.0",
         ),
     }
-}
-
-fn mask_of_bits(base: IpAddr, bits: &str) -> Result<IpAddr, String> {
-    let digits = !bits.is_empty() && bits.bytes().all(|b| b.is_ascii_digit());
-    let number = bits.parse::<u32>().ok().filter(|_| digits);
-    let mask = number.and_then(|number| match base {
-        IpAddr::V4(_) if number <= 32 => {
-            let mask = u32::MAX.checked_shl(32 - number).unwrap_or(0);
-            Some(IpAddr::V4(Ipv4Addr::from_bits(mask)))
-        }
-        IpAddr::V6(_) if number <= 128 => {
-            let mask = u128::MAX.checked_shl(128 - number).unwrap_or(0);
-            Some(IpAddr::V6(Ipv6Addr::from_bits(mask)))
-        }
-        _ => None,
-    });
-    mask.ok_or_else(|| bits.to_owned())
 }

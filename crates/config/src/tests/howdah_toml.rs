@@ -84,6 +84,7 @@ pub fn sample(setting: &Setting) -> (String, String) {
             "paused, draining".into(),
             "[\"paused\", \"draining\"]".into(),
         ),
+        (_, "proxy_protocol") => ("10.0.0.0/8, ::1".into(), "[\"10.0.0.0/8\", \"::1\"]".into()),
         (Kind::Flag, _) if setting.default == Some("1") => ("0".into(), "false".into()),
         (Kind::Flag, _) => ("1".into(), "true".into()),
         (Kind::Number, _) => ("7".into(), "7".into()),

@@ -120,6 +120,22 @@ fn warnings(text: &str) -> Vec<String> {
 }
 
 #[test]
+fn networks_of_balancers_are_networks_and_not_all_addresses() {
+    let with = |networks: &str| format!("[pgbouncer]\nproxy_protocol = {networks}\n");
+    let said = mistakes_of(&with("10.0.0.0/8, 10.0.0.0/33"));
+    let text = "for parameter proxy_protocol in configuration (h.ini:2): must be a list of words separated by commas: networks such as \
+                10.0.0.0/8 or 2001:db8::/32, or addresses";
+    assert!(said.len() == 1 && said[0].contains(text), "{said:?}");
+    let doubt = |networks| {
+        let said = warnings(&with(networks)).into_iter();
+        said.filter(|text| text.contains("proxy_protocol")).count()
+    };
+    assert_eq!(doubt("0.0.0.0/0"), 1);
+    assert_eq!(doubt("10.0.0.0/8, ::/0"), 1);
+    assert_eq!(doubt("10.0.0.0/8, fd00::/8"), 0);
+}
+
+#[test]
 fn reads_that_no_standby_gets_are_doubted() {
     let doubts = |globals: &str, entry: &str| {
         let text =

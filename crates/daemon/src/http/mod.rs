@@ -149,6 +149,15 @@ impl Http {
         self.listening.is_some()
     }
 
+    /// From now on the process counts as draining, whatever the last sample says.
+    pub fn drains(&self) {
+        let mut latest = self.shared.lock();
+        if let Some(sight) = &mut latest.sight {
+            Arc::make_mut(sight).process.draining = true;
+        }
+        latest.made = Default::default();
+    }
+
     /// Sets the sample for further answers.
     pub fn publish(&self, sight: Sight) {
         let mut latest = self.shared.lock();

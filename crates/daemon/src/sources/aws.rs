@@ -1,9 +1,12 @@
 //! Credentials of AWS, looked for where AWS's own tools look: the environment, web identity (STS), the
 //! endpoints of ECS and EKS, and the metadata service of EC2 (IMDSv2).
 
+use howdah_daemon::driver::socket::clock;
 use howdah_pooler::auth::aws::AwsCredentials;
 use howdah_pooler::config::FetchedValue;
 use howdah_pooler::sources::SourceAnswer;
+
+use crate::reload::now;
 
 /// Looks for credentials. `trust` is the file of authorities for https.
 ///
@@ -41,6 +44,7 @@ pub fn answer(
     let value = FetchedValue::Aws {
         credentials,
         region: region(),
+        zero: now() - (clock().0 / 1_000_000_000).cast_signed(),
     };
     let nanos = |life: i64| {
         u64::try_from(life)

@@ -1,6 +1,7 @@
 //! Where AWS tells credentials: STS, the endpoints of ECS and EKS, and the metadata service of EC2.
 
 use howdah_pooler::auth::aws::percent;
+use howdah_pooler::auth::secret::{SecretBytes, wipe};
 use howdah_pooler::sources::SourceAnswer;
 
 use super::aws::{answer, region, variable};
@@ -32,7 +33,7 @@ pub async fn credentials(trust: &str) -> Result<SourceAnswer, String> {
 
 /// The role of a pod, by a token of its cluster.
 async fn by_web_identity(file: &str, role: &str, trust: &str) -> Result<SourceAnswer, String> {
-    let token = read(file).await?;
+    let mut token = read(file).await?;
     let region = region().ok_or("AWS_REGION is not set, which names STS")?;
     let endpoint = variable("AWS_ENDPOINT_URL_STS").or_else(|| variable("AWS_ENDPOINT_URL"));
     let end = if region.starts_with("cn-") { ".cn" } else { "" };
@@ -45,6 +46,7 @@ async fn by_web_identity(file: &str, role: &str, trust: &str) -> Result<SourceAn
         percent(&name),
         percent(&token)
     );
+    wipe(&mut token);
     let address = format!("{}/", endpoint.trim_end_matches('/'));
     let request = HttpsRequest {
         method: hyper::Method::POST,
@@ -100,7 +102,7 @@ async fn by_machine(trust: &str) -> Result<SourceAnswer, String> {
         headers: vec![("x-aws-ec2-metadata-token-ttl-seconds", IMDS_SECONDS.into())],
         ..HttpsRequest::get(&address)
     };
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).trim().to_owned();
+    let text = |bytes: SecretBytes| String::from_utf8_lossy(&bytes).trim().to_owned();
     let token = text(fetch(request, trust).await?);
     let roles = format!("{endpoint}/latest/meta-data/iam/security-credentials/");
     let asked = |address| HttpsRequest {

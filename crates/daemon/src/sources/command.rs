@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use howdah_daemon::driver::socket::close_on_exec;
 use howdah_pooler::auth::Secret;
-use howdah_pooler::auth::secret::wipe;
+use howdah_pooler::auth::secret::SecretBytes;
 use howdah_pooler::config::FetchedValue;
 use howdah_pooler::sources::SourceAnswer;
 use nix::sys::signal::{Signal, killpg};
@@ -79,7 +79,7 @@ pub fn writers(file: &std::fs::Metadata, users: &[u32]) -> Option<&'static str> 
 }
 
 /// What a program prints.
-async fn output(child: &mut Child) -> Result<Vec<u8>, String> {
+async fn output(child: &mut Child) -> Result<SecretBytes, String> {
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let (printed, errors) = tokio::join!(all(stdout), last(stderr));
     let printed = printed?;
@@ -95,14 +95,14 @@ async fn output(child: &mut Child) -> Result<Vec<u8>, String> {
 }
 
 /// All bytes of a stream, up to a limit.
-async fn all(stream: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
+async fn all(stream: Option<impl AsyncRead + Unpin>) -> Result<SecretBytes, String> {
+    let mut bytes = SecretBytes(Vec::new());
     let Some(stream) = stream else {
         return Ok(bytes);
     };
     let read = stream
         .take(LONGEST as u64 + 1)
-        .read_to_end(&mut bytes)
+        .read_to_end(&mut bytes.0)
         .await;
     read.map_err(|why| log::text(&why))?;
     match bytes.len() > LONGEST {
@@ -129,14 +129,12 @@ async fn last(stream: Option<impl AsyncRead + Unpin>) -> String {
 }
 
 /// The password in what a program has printed.
-fn read(printed: Vec<u8>) -> Result<SourceAnswer, String> {
-    let mut text = String::from_utf8(printed).map_err(|_| "what it prints is not UTF-8")?;
+fn read(printed: SecretBytes) -> Result<SourceAnswer, String> {
+    let text = std::str::from_utf8(&printed).map_err(|_| "what it prints is not UTF-8")?;
     if text.trim_start().starts_with('{') {
-        let answer = read_json(&text, now());
-        wipe(&mut text);
-        return answer;
+        return read_json(text, now());
     }
-    let secret = password(text).map_err(|_| "it prints no password")?;
+    let secret = password(text.to_owned()).map_err(|_| "it prints no password")?;
     if secret.text().contains('\n') {
         return Err("it prints several lines: write the password alone, or JSON".into());
     }
@@ -181,7 +179,7 @@ mod tests {
     fn said(printed: &str) -> Result<(Option<String>, String, Option<u64>), String> {
         let answer = match printed.starts_with('{') {
             true => read_json(printed, 1000),
-            false => read(printed.into()),
+            false => read(SecretBytes(printed.into())),
         };
         match answer? {
             SourceAnswer::Value(FetchedValue::Password { user, secret }, life) => {

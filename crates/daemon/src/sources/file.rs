@@ -5,6 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 
 use howdah_pooler::auth::Secret;
+use howdah_pooler::auth::secret::SecretBytes;
 use howdah_pooler::config::FetchedValue;
 use howdah_pooler::sources::SourceAnswer;
 
@@ -26,11 +27,11 @@ pub fn look(path: &str, before: Option<SeenFile>) -> Result<(SeenFile, SourceAns
     if before == Some(now) {
         return Ok((now, SourceAnswer::Same));
     }
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes));
+    let mut bytes = SecretBytes(Vec::new());
+    let read = File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes.0));
     read.map_err(|why| log::text(&why))?;
-    let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8")?;
-    let secret = password(text)?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| "it is not UTF-8")?;
+    let secret = password(text.to_owned())?;
     if state(path)? != now {
         // Somebody is writing. The next look sees the end of that.
         return Err("it changes while it is read".into());

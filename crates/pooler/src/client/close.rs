@@ -47,7 +47,8 @@ impl Pooler {
                 login.count_error(fault.sqlstate().as_bytes());
             }
             self.tell_fatal(id, &fault, out);
-            if self.config.globals.log_pooler_errors && !discovers {
+            let twice = !discovers && !fault.is_logged_once();
+            if self.config.globals.log_pooler_errors && twice {
                 let text = format_args!("pooler error: {fault}");
                 self.note_fault(Level::Warning, id, text, Some(&fault), out);
             }

@@ -15,12 +15,12 @@ use crate::auth::{
     AuthRequest, ClientLogin, ClientLoginSetup, ClientStep, EMPTY_PASSWORD, LoginStep, Method,
     NO_SECRET, ScramKeys, Secret, WRONG_PASSWORD, plain,
 };
-use crate::client::Client;
 use crate::client::state::{ClientState, LoginAttempt, Proof};
+use crate::client::{Client, ClientEnd, EndReason};
 use crate::config::PoolMode;
 use crate::config::{AuthType, Authority, Database, TokenRules};
 use crate::console::is_console;
-use crate::event::{ClientId, Out, Peer, Question, ServerId, Verified};
+use crate::event::{ClientId, Out, Peer, Question, ServerId, Time, Verified};
 use crate::fault::Fault;
 use crate::known::LookedUp;
 use crate::limits;
@@ -82,7 +82,8 @@ impl Pooler {
             }
         };
         let tls = client.tls.clone();
-        if found.is_none() && !matches!(method, Method::Any | Method::Trust) {
+        let asks_sources = self.config.has_sources && found.is_none();
+        if asks_sources && !matches!(method, Method::Any | Method::Trust) {
             let front = self.front(&client.who.database);
             if let Some(why) = self.config.lacks_listed(front, &user, self.now.0) {
                 let why = format!("no password of the user: {why}");
@@ -330,7 +331,7 @@ impl Pooler {
         out: &mut Out,
     ) {
         let client = self.clients.at_mut(id);
-        if token::is_in_the_open(client) {
+        if client.is_in_the_open() {
             return self.disconnect(id, Fault::LoginFailed(TOKEN_IN_CLEAR), out);
         }
         let (proof, request) = token::begin(authority, rules);
@@ -380,8 +381,13 @@ impl Pooler {
         let (user, database) = (who.user.clone(), &*who.database);
         let is_named = self.config.databases.contains_key(database) || is_console(database);
         let why = match token::judge(rules, verdict, &user, is_named) {
-            Ok(line) => {
+            Ok((line, lasts)) => {
                 self.note_client(Level::Log, id, &line, out);
+                if let Some(lasts) = lasts.filter(|_| rules.ends_clients) {
+                    let at = Time(self.now.0.saturating_add(lasts));
+                    let why = EndReason::Token;
+                    self.clients.at_mut(id).must_end(ClientEnd { at, why });
+                }
                 // A token is no password for PostgreSQL.
                 return self.logged_in(id, None, None, out);
             }
@@ -635,6 +641,8 @@ impl Pooler {
             self.logins.at_mut(login).count_login(took);
         }
         client.mark_welcome();
+        self.begin_lifetime(id);
+        let client = self.clients.at_mut(id);
         client.set_told_standby(standby);
         client.goes_back_to(greeting.reset.clone());
         client.set_meaning(greeting.meaning);

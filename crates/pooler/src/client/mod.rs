@@ -9,6 +9,7 @@
 //! ```
 
 pub mod admission;
+pub mod balancer;
 pub mod close;
 pub mod demand;
 pub mod login;
@@ -21,6 +22,7 @@ mod token;
 
 pub use state::ClientState;
 use times::ClientTimes;
+pub use times::{ClientEnd, EndReason};
 
 use std::sync::Arc;
 
@@ -39,6 +41,7 @@ use crate::link::End;
 use crate::listen::{Channels, Hush};
 use crate::login::key::{LoginId, LoginKey};
 use crate::params::{Meaning, Params};
+use crate::place::Via;
 use crate::pool::key::PoolId;
 use crate::reads::mark::{Again, ReadMark, ReadWish};
 use crate::reads::tally::ReadPlace;
@@ -58,8 +61,10 @@ pub struct Client {
     state: ClientState,
     /// The client's number in the console: one sequence for clients and servers.
     pub(crate) number: u64,
-    /// The two ends of the socket.
+    /// The two ends of the connection. Behind a balancer, the remote end is the client's.
     pub(crate) ends: Ends,
+    /// How the connection reaches this process.
+    via: Via,
     /// The TLS session, if any.
     pub(crate) tls: Option<Arc<TlsFacts>>,
     /// The client's byte stream.
@@ -113,6 +118,8 @@ pub struct Client {
     pub(crate) old_key: Option<Box<crate::cancel::OldKey>>,
     /// When things last happened.
     pub(crate) times: ClientTimes,
+    /// When the client must end, if ever.
+    pub(crate) ends_at: Option<Box<ClientEnd>>,
     /// When the client's timer entry is due; 0 for none.
     pub(crate) timer: Time,
 }
@@ -193,6 +200,21 @@ impl Client {
     /// True if the client is waiting, or began a request or got an answer since `since`.
     pub(crate) fn is_active(&self, since: Time) -> bool {
         self.waits() || self.times.is_active(since)
+    }
+
+    /// How the connection reaches this process.
+    pub(crate) fn via(&self) -> Via {
+        self.via
+    }
+
+    /// The connection reaches this process in this way.
+    pub(crate) fn comes_via(&mut self, via: Via) {
+        self.via = via;
+    }
+
+    /// The client has this address, behind its balancer.
+    fn takes_address(&mut self, address: crate::event::Address) {
+        self.ends.remote = address;
     }
 
     fn set_protocol(&mut self, protocol: Protocol) {
@@ -476,6 +498,24 @@ impl Client {
 
     pub(crate) fn timer_fired(&mut self) {
         self.timer = Time(0);
+    }
+
+    /// The client ends then, or when it should anyway.
+    pub(crate) fn must_end(&mut self, end: ClientEnd) {
+        if self.ends_at.as_ref().is_none_or(|own| end.at < own.at) {
+            self.ends_at = Some(Box::new(end));
+        }
+    }
+
+    /// The client must end, and is in a transaction. It ends with that.
+    pub(crate) fn ends_with_transaction(&mut self) {
+        self.session_mut().is_over = true;
+    }
+
+    /// Why the client ends at the end of this transaction, if it does.
+    pub(crate) fn end_of_transaction(&self) -> Option<EndReason> {
+        let is_over = self.session.as_ref().is_some_and(|own| own.is_over);
+        self.ends_at.as_ref().filter(|_| is_over).map(|end| end.why)
     }
 
     /// True if a client has said nothing yet, but perhaps that it wants TLS. Load balancers and

@@ -31,12 +31,14 @@ impl Client {
         Passenger {
             socket,
             standing,
+            via: self.via,
             ends: self.ends,
             tls: self.tls,
             number: self.number,
             connected: self.times.connected,
             request: self.times.request,
             quiet: self.times.quiet,
+            ends_at: self.ends_at.map(|end| *end),
             database: self.who.database.to_string(),
             user: self.who.user.to_string(),
             admitted: self.admitted,
@@ -106,10 +108,12 @@ impl Client {
 
     /// Restores the state that does not depend on the client's [`Standing`].
     pub(crate) fn unpack(&mut self, from: &mut Passenger, who: Arc<LoginKey>) {
+        self.via = from.via;
         self.tls = from.tls.take();
         self.inbox.hold(&std::mem::take(&mut from.held));
         self.times.begin_request(from.request);
         self.times.set_quiet(from.quiet);
+        self.ends_at = from.ends_at.map(Box::new);
         self.admitted = from.admitted;
         self.protocol.long_keys = from.long_key;
         self.who = who;

@@ -67,6 +67,7 @@ impl Pooler {
         };
         let parcel = ClientParcel {
             socket,
+            via: client.via(),
             ends: client.ends,
             tls: client.tls,
             number: client.number,
@@ -84,6 +85,7 @@ impl Pooler {
         self.watch_client(id);
         self.suspend_client(id, out);
         let client = self.clients.at_mut(id);
+        client.comes_via(parcel.via);
         client.set_secured(parcel.tls);
         if self.janitor.takeover.holds() {
             client.inbox.hold(&parcel.bytes);

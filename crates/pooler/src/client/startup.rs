@@ -16,6 +16,7 @@ use crate::fault::{Fault, Foreign};
 use crate::inbox::Inbox;
 use crate::link::End;
 use crate::params::{Meaning, Params};
+use crate::place::Via;
 use crate::pooler::Pooler;
 use crate::reads::wish::{ROUTE, route_of};
 use crate::session::settings::{Settings, at_login};
@@ -54,7 +55,9 @@ impl Pooler {
     /// A listener accepted a connection.
     pub(crate) fn accepted(&mut self, ends: Ends, out: &mut Out) {
         let (number, now) = (self.number(), self.now);
+        let via = self.via(&ends);
         let id = self.new_client(ends, number, now);
+        self.clients.at_mut(id).comes_via(via);
         out.push(Action::Adopt(id));
         self.watch_client(id);
     }
@@ -66,6 +69,7 @@ impl Pooler {
             state: ClientState::Startup,
             number,
             ends,
+            via: Via::Direct,
             tls: None,
             inbox: Inbox::default(),
             login: None,
@@ -92,6 +96,7 @@ impl Pooler {
             protocol: Protocol::default(),
             old_key: None,
             times: ClientTimes::new(connected, now),
+            ends_at: None,
             timer: Time(0),
         })
     }
@@ -100,6 +105,9 @@ impl Pooler {
     pub(crate) fn startup_bytes(&mut self, id: ClientId, bytes: &[u8], out: &mut Out) {
         let client = self.clients.at_mut(id);
         client.inbox.hold(bytes);
+        if !self.header_is_read(id, out) {
+            return;
+        }
         if self.begins_with_tls(id) {
             return self.accept_tls(id, true, out);
         }
@@ -133,10 +141,10 @@ impl Pooler {
     /// message. A browser gets an answer that it can show.
     fn refuse_first(&mut self, id: ClientId, error: WireError, out: &mut Out) {
         let client = gone!(self.clients.get(id));
-        let fault = match Foreign::of(client.inbox.held()) {
-            Some(foreign) => Fault::OtherProtocol(foreign),
-            None => Fault::ClientLength(error),
-        };
+        let foreign = Foreign::of(client.inbox.held()).map(Fault::OtherProtocol);
+        let fault = foreign
+            .or_else(|| client.stray_header())
+            .unwrap_or(Fault::ClientLength(error));
         if fault == Fault::OtherProtocol(Foreign::Http) {
             let place = match self.config.globals.http_listen_port {
                 0 => "Set http_listen_port for metrics, probes and the page.".to_owned(),

@@ -1,6 +1,43 @@
-//! When things last happened on a client.
+//! When things last happened on a client, and when the client must end.
 
+use crate::fault::Fault;
 use crate::ids::Time;
+
+/// When a client must end. It goes on to the end of the transaction under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClientEnd {
+    /// When.
+    pub at: Time,
+    /// Why.
+    pub why: EndReason,
+}
+
+/// Why a client must end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EndReason {
+    /// The token ends with which the client has logged in.
+    Token,
+    /// The client is as old as `client_lifetime` allows.
+    Lifetime,
+    /// The process is about to end.
+    Drain,
+}
+
+impl EndReason {
+    /// What the client is told.
+    pub(crate) fn fault(self) -> Fault {
+        match self {
+            EndReason::Token => Fault::TokenEnded,
+            EndReason::Lifetime => Fault::LifetimeOver,
+            EndReason::Drain => Fault::Drained,
+        }
+    }
+
+    /// True if a request that waits for a server is still carried out.
+    pub(crate) fn is_patient(self) -> bool {
+        self != EndReason::Token
+    }
+}
 
 /// When things last happened on a client.
 #[derive(Debug)]

@@ -7,17 +7,7 @@ use crate::auth::AuthRequest;
 use crate::auth::oauthbearer::OauthLogin;
 use crate::client::state::Proof;
 use crate::config::{Authority, TokenOffer, TokenRules};
-use crate::event::{Address, Verified};
-
-use super::Client;
-
-/// True if others could read a token on its way from the client.
-pub(super) fn is_in_the_open(client: &Client) -> bool {
-    match &client.ends.remote {
-        Address::Tcp(ip, _) => !ip.is_loopback() && client.tls.is_none(),
-        Address::Unix(..) => false,
-    }
-}
+use crate::event::Verified;
 
 /// The proof that rules ask for, and its first request. `authority` has the rules.
 pub(super) fn begin(authority: Arc<Authority>, rules: &TokenRules) -> (Proof, AuthRequest) {
@@ -40,8 +30,8 @@ pub(super) fn begin(authority: Arc<Authority>, rules: &TokenRules) -> (Proof, Au
     }
 }
 
-/// Whether a token that was checked lets a client in as a user: the line for the log. `is_named`: the
-/// configuration names the client's database.
+/// Whether a token that was checked lets a client in as a user: the line for the log, and how long the token
+/// is good, in nanoseconds. `is_named`: the configuration names the client's database.
 ///
 /// # Errors
 /// Why not, for the log.
@@ -50,7 +40,7 @@ pub(super) fn judge(
     verdict: Result<Verified, String>,
     user: &str,
     is_named: bool,
-) -> Result<String, String> {
+) -> Result<(String, Option<u64>), String> {
     let verified = verdict?;
     let by_database = |path: &String| path.contains("{database}");
     if !is_named && rules.roles.as_ref().is_some_and(by_database) {
@@ -67,9 +57,8 @@ pub(super) fn judge(
     };
     if is_user {
         let issuer = &rules.issuer;
-        return Ok(format!(
-            "token login: identity={identity:?} issuer={issuer:?}"
-        ));
+        let line = format!("token login: identity={identity:?} issuer={issuer:?}");
+        return Ok((line, verified.lasts));
     }
     let by = match (&rules.map, &rules.roles) {
         (Some(map), _) => format!("by the ident map {}", map.name),

@@ -408,6 +408,12 @@ impl Pooler {
             self.await_goal(id, Goal::End);
             return out.push(Action::Ask(Question::Exit(0)));
         };
+        let globals = &self.config.globals;
+        let drains = !globals.drain_time.is_zero() || !globals.drain_delay.is_zero();
+        if drains && order == Order::ShutdownWaitForServers {
+            out.push(Action::Ask(Question::Drain));
+            return self.complete(id, "SHUTDOWN", out);
+        }
         out.push(Action::Ask(Question::StopListening { keep_unix: true }));
         self.ask_workers(id, Goal::Order("SHUTDOWN", None), Want::Order(order), out);
     }

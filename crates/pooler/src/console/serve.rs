@@ -433,6 +433,7 @@ impl Pooler {
         if own {
             self.note_client(Level::Log, id, "pgbouncer access from unix socket", out);
         }
+        self.watch_client(id);
         self.console_run(id, out);
     }
 }

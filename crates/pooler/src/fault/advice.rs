@@ -1,7 +1,7 @@
 //! What a client is told besides the bare reason: PostgreSQL's text of a failed login, what was
 //! met, and what to change. The log keeps PgBouncer's texts, which people search for.
 
-use super::Fault;
+use super::{Fault, HeaderFault};
 use crate::auth;
 use crate::config::{Config, Scopes};
 use crate::console::is_console;
@@ -93,6 +93,18 @@ impl Fault {
                 "A program that is no PostgreSQL client, or an error of the driver, sent this."
                     .into()
             }
+            ProxyHeader(HeaderFault::Missing) => format!(
+                "Switch the header on at the balancer (HAProxy: send-proxy-v2), or take {} out of \
+                 proxy_protocol.",
+                case.host
+            ),
+            ProxyHeader(HeaderFault::NotListed) => format!(
+                "Add {} to proxy_protocol if a balancer is there, or switch the header off.",
+                case.host
+            ),
+            ProxyHeader(HeaderFault::Second) => {
+                "Of several balancers in a row, only the first may add a header.".into()
+            }
             Protocol(..) => "Use a driver that speaks protocol 3.".into(),
             TlsRequired => "Connect with sslmode=require.".into(),
             NoUser => "Name a user in the connection string.".into(),
@@ -159,8 +171,9 @@ impl Fault {
                 seconds(|t| t.query_wait_timeout)
             ),
             QueryWaitServerDown => "The pooler's log says more.".into(),
+            TokenEnded => "Connect again, with a new token.".into(),
             ShuttingDown | ServerShuttingDown | DatabaseChanged | Suspended | Forced
-            | DatabaseRemoved => "Connect again.".into(),
+            | DatabaseRemoved | LifetimeOver | Drained => "Connect again.".into(),
             DatabaseDisabled(name) | AuthDatabaseDisabled(name) => {
                 format!("ENABLE {name} on the console.")
             }

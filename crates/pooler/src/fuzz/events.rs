@@ -351,7 +351,7 @@ impl World<'_> {
 
     fn order(&mut self) {
         let d = || Some("d".to_string());
-        let order = match self.choice(15) {
+        let order = match self.choice(16) {
             0 | 1 => Order::Pause(None),
             2 | 3 => Order::Resume(None),
             4 => Order::Pause(d()),
@@ -363,6 +363,7 @@ impl World<'_> {
             10 => Order::ShutdownWaitForServers,
             11 | 12 => return self.shed(),
             13 => Order::Shuffle,
+            14 => Order::EndClients { over: 1_000_000 },
             _ => Order::Reconnect(d()),
         };
         for worker in 0..self.poolers.len() {

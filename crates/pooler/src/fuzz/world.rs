@@ -391,6 +391,7 @@ impl World<'_> {
             | Question::Load(_)
             | Question::Accept(_)
             | Question::Host(_)
+            | Question::Drain
             | Question::StopListening { .. } => {}
         }
     }

@@ -57,6 +57,16 @@ impl Pooler {
         }
     }
 
+    /// A client that has a server ends with its transaction. False if the client has none.
+    pub(crate) fn end_with_transaction(&mut self, id: ClientId) -> bool {
+        let client = gone!(self.clients.get_mut(id));
+        let has_server = client.linked_server().is_some();
+        if has_server {
+            client.ends_with_transaction();
+        }
+        has_server
+    }
+
     /// Closes a server that must be replaced: at once if no client has it, otherwise when its client
     /// gives it back.
     pub(crate) fn replace(&mut self, id: ServerId, why: &'static str, out: &mut Out) {

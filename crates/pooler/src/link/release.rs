@@ -94,6 +94,9 @@ impl Pooler {
             }
             ending = self.servers.at(id).ending();
         }
+        if has_session && let Some(why) = self.clients.at(client_id).end_of_transaction() {
+            return self.disconnect(client_id, why.fault(), out);
+        }
         if session && ending.is_some() && self.config.globals.server_fast_close {
             self.disconnect(client_id, Fault::DatabaseChanged, out);
             return;

@@ -14,12 +14,14 @@ use howdah_wire::backend::Status;
 use super::{Estate, Freight, Parcel, Passenger, PoolLore, Standing};
 use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
+use crate::client::{ClientEnd, EndReason};
 use crate::config::{Host, HostPort};
 use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
 use crate::login::key::LoginKey;
 use crate::login::key::Welcome;
 use crate::login::secrets::Secrets;
 use crate::params::{Meaning, Params, Tracked};
+use crate::place::Via;
 use crate::pool::key::PoolKey;
 use crate::pool::key::Purpose;
 use crate::pool::target::TargetName;
@@ -399,10 +401,24 @@ impl Writer {
             Standing::Bound => 5,
         });
         self.ends(&client.ends);
+        self.byte(match client.via {
+            Via::Direct => 0,
+            Via::HeaderDue => 1,
+            Via::Balancer { near: false } => 2,
+            Via::Balancer { near: true } => 3,
+        });
         self.number(client.number);
         for time in [client.connected, client.request, client.quiet] {
             self.number(time.0);
         }
+        self.maybe(client.ends_at, |w, end| {
+            w.number(end.at.0);
+            w.byte(match end.why {
+                EndReason::Token => 0,
+                EndReason::Lifetime => 1,
+                EndReason::Drain => 2,
+            });
+        });
         self.string(client.database.as_bytes());
         self.string(client.user.as_bytes());
         for flag in [client.admitted, client.long_key, client.group_failed] {
@@ -773,6 +789,17 @@ impl Reader<'_> {
         })
     }
 
+    fn client_end(&mut self) -> Read<ClientEnd> {
+        let at = self.time()?;
+        let why = match self.byte()? {
+            0 => EndReason::Token,
+            1 => EndReason::Lifetime,
+            2 => EndReason::Drain,
+            _ => return Err(Damaged),
+        };
+        Ok(ClientEnd { at, why })
+    }
+
     fn client(&mut self) -> Read<Passenger> {
         let standing = match self.byte()? {
             0 => Standing::Startup,
@@ -783,19 +810,30 @@ impl Reader<'_> {
             5 => Standing::Bound,
             _ => return Err(Damaged),
         };
-        let (socket, ends, number) = (self.socket()?, self.ends()?, self.number()?);
+        let (socket, ends) = (self.socket()?, self.ends()?);
+        let via = match self.byte()? {
+            0 => Via::Direct,
+            1 => Via::HeaderDue,
+            2 => Via::Balancer { near: false },
+            3 => Via::Balancer { near: true },
+            _ => return Err(Damaged),
+        };
+        let number = self.number()?;
         let (connected, request, quiet) = (self.time()?, self.time()?, self.time()?);
+        let ends_at = self.maybe(Self::client_end)?;
         let (database, user) = (self.text()?, self.text()?);
         let (admitted, long_key, group_failed) = (self.flag()?, self.flag()?, self.flag()?);
         let mut passenger = Passenger {
             socket,
             standing,
             ends,
+            via,
             tls: None,
             number,
             connected,
             request,
             quiet,
+            ends_at,
             database,
             user,
             admitted,

@@ -6,12 +6,14 @@ use super::code::{count_sockets, read, write};
 use super::{Estate, Freight, Parcel, Passenger, PoolLore, Standing};
 use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
+use crate::client::{ClientEnd, EndReason};
 use crate::config::{Host, HostPort};
 use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
 use crate::login::LoginKey;
 use crate::login::key::Welcome;
 use crate::login::secrets::Secrets;
 use crate::params::{Meaning, Params, Tracked};
+use crate::place::Via;
 use crate::pool::key::PoolKey;
 use crate::roster::fact::HostReport;
 use crate::roster::lore::{HostLore, ListLore, RosterLore};
@@ -96,11 +98,16 @@ fn freight() -> Freight {
         socket: with_tls,
         standing: Standing::Bound,
         ends: ends(1),
+        via: Via::Balancer { near: true },
         tls: Some(Arc::new(tls())),
         number: 5,
         connected: Time(3),
         request: Time(4),
         quiet: Time(5),
+        ends_at: Some(ClientEnd {
+            at: Time(6),
+            why: EndReason::Token,
+        }),
         database: "d".into(),
         user: "u".into(),
         admitted: true,

@@ -10,12 +10,13 @@ use std::sync::Arc;
 use howdah_wire::backend::Status;
 
 use crate::cancel::OldKey;
+use crate::client::ClientEnd;
 use crate::config::Address;
 use crate::ids::{Time, WorkerId};
 use crate::login::key::Welcome;
 use crate::login::secrets::Secrets;
 use crate::params::{Meaning, Params};
-use crate::place::Ends;
+use crate::place::{Ends, Via};
 use crate::pool::key::PoolKey;
 use crate::reads::mark::ReadMark;
 use crate::roster::lore::RosterLore;
@@ -25,7 +26,7 @@ use crate::statement::{Named, Shape, Statement};
 use crate::tls::TlsFacts;
 
 /// The version of the format, and of the behaviour that both processes share.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 
 /// Everything that a successor takes over.
 #[derive(Debug)]
@@ -121,6 +122,8 @@ pub struct Passenger {
     pub standing: Standing,
     /// The ends of the connection.
     pub ends: Ends,
+    /// How the connection reaches the process.
+    pub via: Via,
     /// Facts of its TLS session, if any. The session itself travels with the socket.
     pub tls: Option<Arc<TlsFacts>>,
     /// Its number in the console.
@@ -131,6 +134,8 @@ pub struct Passenger {
     pub request: Time,
     /// When it last became idle.
     pub quiet: Time,
+    /// When it must end, if ever.
+    pub ends_at: Option<ClientEnd>,
     /// The database that it asked for.
     pub database: String,
     /// The user that it logged in as.

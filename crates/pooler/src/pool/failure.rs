@@ -32,8 +32,10 @@ pub struct Failure {
 pub enum SecretWait {
     /// A call of the source is under way: clients wait for its end.
     Awaits(u64),
-    /// The source has failed, or the other of two passwords is tried.
+    /// The source has failed.
     Lacks(u64),
+    /// The other of two passwords is tried next: clients wait for that.
+    Other,
 }
 
 impl Failure {
@@ -85,16 +87,17 @@ impl Failure {
     pub(crate) fn secret_fails(&mut self, text: &str, now: Time) {
         let generation = match self.secret {
             Some(SecretWait::Awaits(then) | SecretWait::Lacks(then)) => then,
-            None => 0,
+            Some(SecretWait::Other) | None => 0,
         };
         self.secret = Some(SecretWait::Lacks(generation));
         text.clone_into(&mut self.text);
         self.until = now;
     }
 
-    /// True if a call of the source of the servers' password is under way.
+    /// True if a call of the source of the servers' password is under way, or another password is tried
+    /// next.
     pub fn is_awaiting_secret(&self) -> bool {
-        matches!(self.secret, Some(SecretWait::Awaits(_)))
+        matches!(self.secret, Some(SecretWait::Awaits(_) | SecretWait::Other))
     }
 
     /// True if the failure may pass without any change: PostgreSQL can be reached again, has

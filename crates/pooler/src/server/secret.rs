@@ -138,6 +138,7 @@ impl Pooler {
                 FetchedValue::Aws {
                     credentials,
                     region,
+                    zero,
                 },
                 SecretSource::AwsRds(signing),
             ) => {
@@ -147,9 +148,9 @@ impl Pooler {
                     _ => return Err("aws-rds needs a host that is reached by TCP".into()),
                 };
                 let user = database.server_user(pooled);
-                let now = self.started + self.now.0 as f64 / 1e9;
+                let now = zero.saturating_add_unsigned(self.now.0 / 1_000_000_000);
                 let (by, at) = ((credentials, region.as_deref()), (host.as_str(), port));
-                let secret = aws_token(signing, by, at, user, now as i64)?;
+                let secret = aws_token(signing, by, at, user, now)?;
                 Ok(LoginSecret {
                     secret: Some(secret),
                     user: None,
@@ -242,7 +243,7 @@ impl Pooler {
                 };
                 self.awaits_secret(pool_id, wait, Some(sqlstate));
             }
-            None => self.awaits_secret(pool_id, SecretWait::Lacks(0), Some(sqlstate)),
+            None => self.awaits_secret(pool_id, SecretWait::Other, Some(sqlstate)),
         }
         true
     }
@@ -274,7 +275,9 @@ impl Pooler {
             let Some((wait, failure)) = waits else {
                 continue;
             };
-            let (SecretWait::Awaits(then) | SecretWait::Lacks(then)) = wait;
+            let (SecretWait::Awaits(then) | SecretWait::Lacks(then)) = wait else {
+                continue;
+            };
             let Some(known) = self.secret_known_of(id) else {
                 continue;
             };

@@ -53,6 +53,8 @@ pub struct Session {
     pub ticket: Option<ticket::Ticket>,
     /// The channels that the listener hears for it.
     pub channels: Option<Box<crate::listen::Channels>>,
+    /// The client ends with its transaction.
+    pub is_over: bool,
 }
 
 /// Possible changes since PostgreSQL was last asked.
@@ -151,6 +153,7 @@ impl Session {
             && self.long.is_none()
             && self.ticket.is_none()
             && self.channels.is_none()
+            && !self.is_over
     }
 
     /// True if the client has reset settings to the values of its login, but its server, which has

@@ -14,6 +14,8 @@
 //! - `settings(SELECT ...)` sets a client's settings on a server, together with the client's first
 //!   messages; `s1 settings` is the answer.
 //! - In PostgreSQL's messages `#1` stands for the server's name of a statement.
+//! - `a connect from 10.0.0.5`: a client connects from this address; `a header TCP4 ...`: it, or its
+//!   balancer, sends this header of the PROXY protocol; `a header [12] ...`: only 12 bytes of it.
 //! - `a connect`: a client connects and sends nothing yet; `a login` logs it in. `a ssl request`,
 //!   `a ssl request, more` (with one byte more), `a client hello`: the client asks for TLS. `a
 //!   tls`, `a tls fails`: the result of the handshake. `s1 raw S`: PostgreSQL sends this byte.
@@ -28,7 +30,7 @@
 //! - `settings key=value ...`: reloads the configuration with these changes. `d.key=value` replaces
 //!   all settings of `d`.
 //! - `wait 5s`, `wait 10ms`; `order pause`, `order pause prod`, `order resume`, `order resume prod`,
-//!   `order disable prod_1`, `order reconnect`, `order shutdown clients`, `order shutdown servers`, `order hand over`, `order pack`: to all
+//!   `order disable prod_1`, `order reconnect`, `order shutdown clients`, `order shutdown servers`, `order end clients in 8s`, `order hand over`, `order pack`: to all
 //!   workers.
 //! - `successor`: a process with the same settings adopts the packed connections. `back`: they
 //!   return to this process.
@@ -424,6 +426,9 @@ impl World {
             "suspend" => Order::Suspend,
             "kill d" => Order::Kill(Some("d".into())),
             "disable prod_1" => Order::Disable("prod_1".into()),
+            "end clients in 8s" => Order::EndClients {
+                over: 8_000_000_000,
+            },
             "shutdown clients" => Order::ShutdownWaitForClients,
             "shutdown servers" => Order::ShutdownWaitForServers,
             "hand over" => Order::HandOver { tls: false },
@@ -500,6 +505,15 @@ impl World {
         };
         if what == "connect" {
             return self.accept(name, worker);
+        }
+        if let Some(address) = what.strip_prefix("connect from ") {
+            self.adopting = name.to_string();
+            let remote = Address::Tcp(address.parse().unwrap(), 4000);
+            let ends = Ends {
+                remote,
+                ..ends(4000)
+            };
+            return self.handle(worker, Event::Accepted(ends), &[]);
         }
         if let Some(parameters) = what.strip_prefix("login") {
             if self.peers.contains_key(name) {
@@ -585,6 +599,17 @@ impl World {
             "ssl request" => self.receive(name, b"\0\0\0\x08\x04\xd2\x16\x2f"),
             "ssl request, more" => self.receive(name, b"\0\0\0\x08\x04\xd2\x16\x2f\x16"),
             "client hello" => self.receive(name, b"\x16\x03\x01\x02"),
+            _ if what.starts_with("header ") => {
+                let line = what.strip_prefix("header ").unwrap();
+                let (cut, line) = match line.strip_prefix("[12] ") {
+                    Some(line) => (12, line),
+                    None => (usize::MAX, line),
+                };
+                let mut bytes = format!("PROXY {line}\r\n").into_bytes();
+                let rest = bytes.split_off(cut.min(bytes.len()));
+                self.rests.insert(name.to_string(), rest);
+                self.receive(name, &bytes);
+            }
             _ if what.starts_with("raw ") => self.receive(name, &what.as_bytes()[4..]),
             "rest" => {
                 let rest = self.rests.remove(name).unwrap();

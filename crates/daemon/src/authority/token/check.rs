@@ -67,7 +67,7 @@ pub fn check(
         Err(NoKey::Several) => return wrong("it names no key, and several keys fit"),
     }
     let claims = Json::object(&unbase64(claims)?)?;
-    let ends = times(&claims, rules, now)?;
+    let left = times(&claims, rules, now)?;
     parties(&claims, rules)?;
     scopes(&claims, rules)?;
     let identity = match claims.get(&rules.claim) {
@@ -85,7 +85,7 @@ pub fn check(
     Ok(Verified {
         identity,
         names,
-        ends: Some(ends),
+        lasts: Some(left),
     })
 }
 
@@ -120,8 +120,8 @@ fn is_kind(kind: &str) -> bool {
     )
 }
 
-/// Checks the times. The end, in seconds since 1970.
-fn times(claims: &JsonObject, rules: &TokenRules, now: i64) -> Result<i64, TokenRefusal> {
+/// Checks the times. How long the token is good, in nanoseconds.
+fn times(claims: &JsonObject, rules: &TokenRules, now: i64) -> Result<u64, TokenRefusal> {
     let time = |name: &str| match claims.get(name) {
         None => Ok(None),
         Some(Json::Number(time)) if time.abs() < 1e12 => Ok(Some(*time)),
@@ -139,7 +139,7 @@ fn times(claims: &JsonObject, rules: &TokenRules, now: i64) -> Result<i64, Token
     {
         return wrong(format!("it begins in {} s (nbf)", (begin - now) as i64));
     }
-    Ok(end as i64)
+    Ok(((end + leeway - now) * 1e9) as u64)
 }
 
 /// Checks who has made the token, and for whom.

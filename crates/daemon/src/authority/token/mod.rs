@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use howdah_pooler::auth::secret::SecretBytes;
 use howdah_pooler::config::{KeysAt, TokenRules};
 use howdah_pooler::event::Verified;
 use tokio::sync::{Mutex as Turn, MutexGuard};
@@ -249,13 +250,13 @@ async fn fetch_set(address: &str, trust: &str) -> Result<KeySet, String> {
 }
 
 #[cfg(feature = "cloud")]
-async fn get(address: &str, trust: &str) -> Result<Vec<u8>, String> {
+async fn get(address: &str, trust: &str) -> Result<SecretBytes, String> {
     let request = crate::https::HttpsRequest::get(address);
     crate::https::fetch(request, trust).await
 }
 
 #[cfg(not(feature = "cloud"))]
-async fn get(address: &str, _: &str) -> Result<Vec<u8>, String> {
+async fn get(address: &str, _: &str) -> Result<SecretBytes, String> {
     Err(format!(
         "{address}: this build fetches nothing: build with the Cargo feature cloud"
     ))
