@@ -189,16 +189,18 @@ def test_ready(make_howdah, postgres):
     """`howdah ready` asks the HTTP endpoint, or a listener, or the unix socket."""
     port = machine.free_port()
     howdah = make_howdah(http_listen_port=port)
+    http = f"howdah: not ready: 127.0.0.1:{port}: "
     machine.wait_until(lambda: howdah.run_to_end("ready", howdah.ini_path) == (0, "ready\n"), "it to be ready")
     howdah.console("PAUSE")
     machine.wait_until(lambda: howdah.run_to_end("ready", howdah.ini_path)
-                       == (1, "howdah: not ready: paused\n"), "it to be paused")
+                       == (1, f"{http}paused\n"), "it to be paused")
     howdah.stop()
-    refused = f"howdah: not ready: 127.0.0.1:{port}: Connection refused\n"
+    refused = f"howdah: not ready: 127.0.0.1:{howdah.port}: Connection refused\n"
     assert howdah.run_to_end("ready", howdah.ini_path) == (1, refused)
-    for settings in ({"http_listen_port": None}, {"listen_addr": ""}):
+    for settings in ({"http_listen_port": None, "proxy_protocol": "127.0.0.0/8"}, {"listen_addr": ""}):
         howdah.write(**settings)
-        howdah.start() if settings.get("listen_addr") is None else start_on_socket(howdah)
+        start_on_socket(howdah)
+        machine.wait_until(lambda: howdah.run_to_end("ready", howdah.ini_path)[0] == 0, "it to listen")
         mark = howdah.log_mark()
         assert howdah.run_to_end("ready", howdah.ini_path) == (0, "ready\n")
         howdah.stop()
@@ -208,7 +210,7 @@ def test_ready(make_howdah, postgres):
 
 
 def start_on_socket(howdah):
-    """Starts a Howdah without a port."""
+    """Starts a Howdah that we can't connect to by its port."""
     howdah.child = howdah.spawn("--quiet", howdah.ini_path)
     machine.wait_until(lambda: os.path.exists(howdah.socket_path), "its socket")
 

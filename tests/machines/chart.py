@@ -36,8 +36,9 @@ config:
     "users": r"""
 users: {passwords: {app: 'word', 'od"d': 'with "quotes" and \', admin: SCRAM-SHA-256$4096:c2FsdA==$YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=:YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=}}
 """,
-    "a Secret that is there": "users: {existingSecret: pg-users}",
-    "monitoring": "metrics: {serviceMonitor: {enabled: true, interval: 15s, labels: {release: prometheus}}}",
+    "a Secret that is there": "enabled: true\nusers: {existingSecret: pg-users}\nmetrics: {address: '::'}",
+    "monitoring": "metrics: {serviceMonitor: {enabled: true, interval: 15s, labels: {release: prometheus}, endpoint: {authorization: "\
+        "{credentials: {name: token, key: token}}}}}",
     "a load balancer": """
 service: {type: LoadBalancer, port: 5432, annotations: {example.com/kind: nlb}, labels: {tier: data}}
 drain: {time: 120, delay: 15}
@@ -130,10 +131,10 @@ def check_config(howdah, manifests, folder):
     (container,) = of_kind["Deployment"][0]["spec"]["template"]["spec"]["containers"]
     variables = {one["name"]: one["value"] for one in container["env"] if "value" in one}
     config, *users = of_kind["Secret"]
-    ((name, text),) = config["stringData"].items()
+    ((name, text),) = config["data"].items()
     path = os.path.join(folder, name)
-    with open(path, "w") as file:
-        file.write(text)
+    with open(path, "wb") as file:
+        file.write(base64.b64decode(text))
     listed = os.path.join(folder, "userlist.txt")
     with open(listed, "wb") as file:
         file.write(base64.b64decode(users[0]["data"]["userlist.txt"]) if users else b"")

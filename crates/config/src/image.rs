@@ -2,8 +2,10 @@
 //! entrypoints write an ini file from the variables. Here the same variables become the same settings, with the
 //! images' defaults, and nothing is written. A variable that an entrypoint does not know means nothing.
 
+use std::collections::HashMap;
+
 use super::environment::{self, OPTION};
-use super::resolve::secret_of;
+use super::quotes::quoted;
 use super::surroundings::Surroundings;
 use super::written::WrittenLine;
 use super::{Mistake, Place, Scope, connstr, userlist};
@@ -246,6 +248,11 @@ const EDOBURU_USERS: &str = "/etc/pgbouncer/userlist.txt";
 /// The auth_file of `bitnami/pgbouncer`, if it is mounted.
 const BITNAMI_USERS: &str = "/bitnami/pgbouncer/conf/userlist.txt";
 
+/// The first variable that belongs to one of the images.
+pub(super) fn first_variable(surroundings: &mut dyn Surroundings) -> Option<String> {
+    IMAGES.iter().find_map(|image| image.sign(surroundings))
+}
+
 /// Reads the variables of an image. `None` if there are none.
 pub(super) fn lines(
     surroundings: &mut dyn Surroundings,
@@ -273,6 +280,7 @@ pub(super) fn lines(
         image,
         surroundings,
         mistakes,
+        files: HashMap::new(),
     };
     let mut lines = vec![WrittenLine::head(
         [Scope::Global.section().to_owned()].into(),
@@ -312,6 +320,8 @@ struct Reader<'a> {
     image: &'static Image,
     surroundings: &'a mut dyn Surroundings,
     mistakes: &'a mut Vec<Mistake>,
+    /// What was read of files, by the variables that name the files.
+    files: HashMap<String, Option<String>>,
 }
 
 impl Reader<'_> {
@@ -321,18 +331,30 @@ impl Reader<'_> {
         if self.image.has_files
             && let Some(path) = given(self.surroundings, &file)
         {
-            let place = Place::variable(&file);
-            let text = self.surroundings.secret(&path);
-            match text.and_then(|text| secret_of(&text)) {
-                Ok(value) => return Some((value, place)),
-                Err(why) => {
-                    self.mistakes.push(environment::unread(&place, &path, &why));
-                    return None;
-                }
-            }
+            let value = self.text_of(&file, &path)?;
+            return Some((value, Place::variable(&file)));
         }
         let value = given(self.surroundings, name)?;
         Some((value, Place::variable(name)))
+    }
+
+    /// The text of a file that a variable names, as a shell reads it: without line ends behind it, and an empty
+    /// one counts as none.
+    fn text_of(&mut self, variable: &str, path: &str) -> Option<String> {
+        if let Some(read) = self.files.get(variable) {
+            return read.clone();
+        }
+        let read = match self.surroundings.secret(path) {
+            Ok(text) => Some(text.trim_end_matches('\n').to_owned()),
+            Err(why) => {
+                let place = Place::variable(variable);
+                self.mistakes.push(environment::unread(&place, path, &why));
+                None
+            }
+        };
+        let read = read.filter(|text| !text.is_empty());
+        self.files.insert(variable.to_owned(), read.clone());
+        read
     }
 
     /// The value of a variable, or a default.
@@ -384,19 +406,24 @@ struct Target {
 /// The databases and the user of `edoburu/pgbouncer`. Servers log in as their clients; the user is
 /// `auth_user` of the entries, and the one user that is known without `auth_query`.
 fn edoburu(reader: &mut Reader<'_>, lines: &mut Vec<WrittenLine>) {
+    // A URL without a port has that of the one before, as in the image.
+    let mut port = reader.or("DB_PORT", "5432");
     let targets: Vec<_> = match (reader.value("DATABASE_URLS"), reader.value("DATABASE_URL")) {
         (Some((urls, place)), _) => {
             let urls = urls.split(',').filter(|url| !url.is_empty());
-            urls.filter_map(|url| edoburu_url(reader, url, &place))
+            urls.filter_map(|url| edoburu_url(reader, url, &place, &mut port))
                 .collect()
         }
-        (None, Some((url, place))) => edoburu_url(reader, &url, &place).into_iter().collect(),
+        (None, Some((url, place))) => edoburu_url(reader, &url, &place, &mut port)
+            .into_iter()
+            .collect(),
         (None, None) => edoburu_parts(reader).into_iter().collect(),
     };
     let file = reader.value("AUTH_FILE");
+    let is_named = file.is_some();
     let (path, place) = file.unwrap_or_else(|| default(EDOBURU_USERS));
     let mut known = Vec::new();
-    if reader.is_there(&path) {
+    if is_named || reader.is_there(&path) {
         if let Ok(text) = reader.surroundings.secret(&path) {
             known = userlist::parse(&text).users;
         }
@@ -428,7 +455,7 @@ fn edoburu_parts(reader: &mut Reader<'_>) -> Option<Target> {
     };
     Some(Target {
         host,
-        database: reader.or("DB_NAME", "*").0,
+        database: unquoted(&reader.or("DB_NAME", "*").0),
         port: reader.or("DB_PORT", "5432"),
         user: reader.or("DB_USER", "postgres"),
         password: reader.value("DB_PASSWORD"),
@@ -437,8 +464,13 @@ fn edoburu_parts(reader: &mut Reader<'_>) -> Option<Target> {
 
 /// Takes a URL apart as the image's entrypoint does: nothing is decoded, and user and password end at the
 /// last `@`.
-fn edoburu_url(reader: &mut Reader<'_>, text: &str, place: &Place) -> Option<Target> {
-    let target = edoburu_target(text.trim(), place);
+fn edoburu_url(
+    reader: &mut Reader<'_>,
+    text: &str,
+    place: &Place,
+    port: &mut Value,
+) -> Option<Target> {
+    let target = edoburu_target(text.trim(), place, port);
     if let Err(remedy) = &target {
         let what = "a URL can't be used";
         let mistake = Mistake::new(Some(place), what, *remedy);
@@ -447,7 +479,11 @@ fn edoburu_url(reader: &mut Reader<'_>, text: &str, place: &Place) -> Option<Tar
     target.ok()
 }
 
-fn edoburu_target(text: &str, place: &Place) -> Result<Target, &'static str> {
+fn edoburu_target(
+    text: &str,
+    place: &Place,
+    last_port: &mut Value,
+) -> Result<Target, &'static str> {
     let (_, rest) = text
         .split_once("://")
         .ok_or("write postgres://USER:PASSWORD@HOST:PORT/DATABASE")?;
@@ -458,6 +494,14 @@ fn edoburu_target(text: &str, place: &Place) -> Result<Target, &'static str> {
     if host.is_empty() {
         return Err("it has no host: write postgres://USER:PASSWORD@HOST:PORT/DATABASE");
     }
+    let value = |text: String| (text, place.clone());
+    if !port.is_empty() {
+        // What stands there may be a part of a password.
+        port.parse::<u16>().map_err(
+            |_| "its port is no number: write postgres://USER:PASSWORD@HOST:PORT/DATABASE",
+        )?;
+        *last_port = value(port.into());
+    }
     if database.contains(['?', '/']) {
         return Err(
             "the image takes no parameters in it: HOWDAH_DATABASE_URL does, in libpq's grammar",
@@ -467,11 +511,10 @@ fn edoburu_target(text: &str, place: &Place) -> Result<Target, &'static str> {
         "" => default.to_owned(),
         text => text.to_owned(),
     };
-    let value = |text: String| (text, place.clone());
     Ok(Target {
-        database: or(database, "*"),
+        database: unquoted(&or(database, "*")),
         host: value(host.into()),
-        port: value(or(port, "5432")),
+        port: last_port.clone(),
         user: value(or(user, "postgres")),
         password: (!password.is_empty()).then(|| value(password.into())),
     })
@@ -479,11 +522,11 @@ fn edoburu_target(text: &str, place: &Place) -> Result<Target, &'static str> {
 
 /// The databases and users of `bitnami/pgbouncer`.
 fn bitnami(reader: &mut Reader<'_>, lines: &mut Vec<WrittenLine>) {
-    let name = reader.or("PGBOUNCER_DATABASE", "postgres").0;
+    let name = unquoted(&reader.or("PGBOUNCER_DATABASE", "postgres").0);
     let account = reader.or("POSTGRESQL_USERNAME", "postgres");
     let password = reader.value("POSTGRESQL_PASSWORD");
     let has_trust = reader.text("PGBOUNCER_AUTH_TYPE").as_deref() == Some("trust");
-    if password.is_none() && !has_trust {
+    if password.is_none() && !has_trust && !reader.files.contains_key("POSTGRESQL_PASSWORD_FILE") {
         let remedy = "set POSTGRESQL_PASSWORD or POSTGRESQL_PASSWORD_FILE";
         reader.mistake("POSTGRESQL_PASSWORD", "there is no password", remedy);
     }
@@ -510,11 +553,23 @@ fn bitnami(reader: &mut Reader<'_>, lines: &mut Vec<WrittenLine>) {
     if name != "*" {
         pairs.push(("dbname", reader.or("POSTGRESQL_DATABASE", &name)));
     }
-    for (variable, key) in [
-        ("PGBOUNCER_AUTH_USER", "auth_user"),
-        ("PGBOUNCER_CONNECT_QUERY", "connect_query"),
-    ] {
-        pairs.extend(reader.value(variable).map(|value| (key, value)));
+    pairs.extend(
+        reader
+            .value("PGBOUNCER_AUTH_USER")
+            .map(|value| ("auth_user", value)),
+    );
+    if let Some((text, place)) = reader.value("PGBOUNCER_CONNECT_QUERY") {
+        // The image writes the text between quotes as it stands, so its own quotes are doubled.
+        match quoted(&format!("'{text}'"), '\'') {
+            Some((text, "")) => pairs.push(("connect_query", (text, place))),
+            _ => {
+                let text = "a single quote stands alone";
+                let remedy = "write two of them, as between the quotes of pgbouncer.ini";
+                reader
+                    .mistakes
+                    .push(Mistake::new(Some(&place), text, remedy));
+            }
+        }
     }
     database(lines, &name, pairs, &place);
     for number in 0.. {
@@ -564,7 +619,7 @@ fn bitnami_tls(reader: &mut Reader<'_>, lines: &mut Vec<WrittenLine>) {
 fn bitnami_dsn(reader: &mut Reader<'_>, lines: &mut Vec<WrittenLine>, dsn: &str, place: &Place) {
     let parsed = match dsn.split_once('=') {
         Some((name, text)) if !name.trim().is_empty() => {
-            connstr::parse(text.trim()).map(|pairs| (name.trim(), pairs))
+            connstr::parse(text.trim()).map(|pairs| (unquoted(name.trim()), pairs))
         }
         _ => Err("write NAME=host=HOST dbname=DATABASE".into()),
     };
@@ -572,12 +627,20 @@ fn bitnami_dsn(reader: &mut Reader<'_>, lines: &mut Vec<WrittenLine>, dsn: &str,
         Ok((name, pairs)) => {
             let value = |text: &String| (text.clone(), place.clone());
             let pairs = pairs.iter().map(|pair| (&*pair.key, value(&pair.value)));
-            database(lines, name, pairs.collect(), place);
+            database(lines, &name, pairs.collect(), place);
         }
         Err(why) => {
             let text = "an entry of [databases] can't be read";
             reader.mistakes.push(Mistake::new(Some(place), text, why));
         }
+    }
+}
+
+/// The name of a database. Like in pgbouncer.ini, it may stand between double quotes.
+fn unquoted(name: &str) -> String {
+    match quoted(name, '"') {
+        Some((inside, "")) => inside,
+        _ => name.to_owned(),
     }
 }
 

@@ -374,6 +374,12 @@ impl Config {
         resolve::read(None, surroundings)
     }
 
+    /// The first variable that belongs to one of PgBouncer's images, such as `DB_HOST`. Beside a file, such
+    /// variables mean nothing.
+    pub fn image_variable(surroundings: &mut dyn Surroundings) -> Option<String> {
+        image::first_variable(surroundings)
+    }
+
     /// True if the auth_file could not be read to its end, and users that are known now are
     /// missing. PgBouncer would lock these users out at a reload.
     pub fn loses_users(&self, in_force: &Config) -> bool {

@@ -1,13 +1,15 @@
 //! `--container`: where the configuration of a container is. The image starts Howdah so.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
-use howdah_pooler::config::Globals;
+use howdah_pooler::config::{Config, Globals};
 use howdah_pooler::note::Level;
 use nix::unistd::Uid;
 
 use crate::cli::Arguments;
 use crate::log::Log;
+use crate::machine::Machine;
 
 /// The files that may be mounted; the first that is there counts. The last two are those of PgBouncer's
 /// images.
@@ -18,10 +20,15 @@ pub const MOUNTED: [&str; 4] = [
     "/bitnami/pgbouncer/conf/pgbouncer.ini",
 ];
 
-/// The arguments with the place of the configuration: a mounted file, or else the environment.
+/// The arguments with the place of the configuration: a mounted file, or else the environment. What is there
+/// and can't be read counts: a missing file that was to be mounted is an empty folder.
 pub fn placed(mut arguments: Arguments) -> Arguments {
     if arguments.container {
-        let mounted = MOUNTED.into_iter().find(|path| Path::new(path).is_file());
+        let is_there = |path: &&str| match Path::new(path).metadata() {
+            Ok(_) => true,
+            Err(why) => !matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+        };
+        let mounted = MOUNTED.into_iter().find(is_there);
         arguments.environment = mounted.is_none();
         arguments.config = mounted.unwrap_or_default().into();
     }
@@ -38,4 +45,22 @@ pub fn user_of<'a>(arguments: &Arguments, globals: &'a Globals, log: &Log) -> Op
         return None;
     }
     Some(name)
+}
+
+/// Says where the configuration of a container is, and warns of variables that mean nothing beside a file.
+pub fn tell(arguments: &Arguments, log: &Log) {
+    if !arguments.container {
+        return;
+    }
+    if arguments.environment {
+        return log.say(Level::Log, "the configuration is in variables");
+    }
+    let file = &arguments.config;
+    log.say(Level::Log, format!("the configuration is {file}"));
+    if let Some(variable) = Config::image_variable(&mut Machine::default()) {
+        let text = format!(
+            "{variable} and its like mean nothing beside {file}: write databases and users there"
+        );
+        log.say(Level::Warning, text);
+    }
 }

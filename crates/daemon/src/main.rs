@@ -145,6 +145,7 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     })?;
     log.set_syslog(globals);
     leave::remember_log(log);
+    container::tell(arguments, log);
     for warning in warnings {
         log.say(Level::Warning, warning.text);
     }

@@ -7,6 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use howdah_pooler::config::Globals;
+
 use crate::boot::{Fatal, Source, unix_socket};
 use crate::cli::Arguments;
 use crate::listen::tcp_addresses;
@@ -18,6 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Asks whether there is TLS. Howdah answers with `S` or `N`.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
+
+/// A balancer's header that leaves the address as it is.
+const NO_ADDRESS: &[u8] = b"PROXY UNKNOWN\r\n";
 
 /// The greatest length of an answer that is read, in bytes.
 const ANSWER: u64 = 4096;
@@ -43,11 +48,15 @@ fn ask(arguments: &Arguments) -> Result<(), String> {
     if globals.http_listen_port != 0 {
         let ip = globals.http_listen_addr.parse();
         let ip = ip.map_err(|_| "http_listen_addr is not an address")?;
-        return ask_http(SocketAddr::new(ip, globals.http_listen_port));
+        let address = reachable(SocketAddr::new(ip, globals.http_listen_port));
+        // If nobody is there, the file may name another port by now than the process has.
+        if let Ok(stream) = connected(address) {
+            return ask_http(stream).map_err(|why| format!("{address}: {why}"));
+        }
     }
     let addresses = tcp_addresses(globals).map_err(|Fatal(why)| why)?;
     if let Some(address) = addresses.first() {
-        return ask_port(reachable(*address));
+        return ask_port(reachable(*address), globals);
     }
     match unix_socket(globals) {
         Some(path) => ask_socket(&path),
@@ -67,27 +76,31 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
 }
 
 /// Asks `/ready`.
-fn ask_http(address: SocketAddr) -> Result<(), String> {
-    let address = reachable(address);
-    let failed = |why: std::io::Error| format!("{address}: {}", log::text(&why));
-    let mut stream = connected(address)?;
-    stream
-        .write_all(b"GET /ready HTTP/1.1\r\nHost: howdah\r\nConnection: close\r\n\r\n")
-        .map_err(failed)?;
+fn ask_http(mut stream: TcpStream) -> Result<(), String> {
+    let asked = b"GET /ready HTTP/1.1\r\nHost: howdah\r\nConnection: close\r\n\r\n";
     let mut text = Vec::new();
-    stream.take(ANSWER).read_to_end(&mut text).map_err(failed)?;
+    stream
+        .write_all(asked)
+        .and_then(|()| stream.take(ANSWER).read_to_end(&mut text))
+        .map_err(|why| log::text(&why))?;
     let text = String::from_utf8_lossy(&text);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let status = head.split(' ').nth(1).unwrap_or_default();
     match status {
         "200" => Ok(()),
         "503" => Err(body.trim().into()),
-        _ => Err(format!("{address}: no answer of Howdah")),
+        _ => Err("no answer of Howdah".into()),
     }
 }
 
-fn ask_port(address: SocketAddr) -> Result<(), String> {
-    ask_for_tls(connected(address)?).map_err(|why| format!("{address}: {why}"))
+fn ask_port(address: SocketAddr, globals: &Globals) -> Result<(), String> {
+    let failed = |why: std::io::Error| format!("{address}: {}", log::text(&why));
+    let mut stream = connected(address)?;
+    let own = stream.local_addr().map_err(failed)?.ip();
+    if globals.proxy_protocol.has(own) {
+        stream.write_all(NO_ADDRESS).map_err(failed)?;
+    }
+    ask_for_tls(stream).map_err(|why| format!("{address}: {why}"))
 }
 
 fn ask_socket(path: &str) -> Result<(), String> {
