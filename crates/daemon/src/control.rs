@@ -533,10 +533,12 @@ impl Control {
                 packet,
             } => {
                 let (ear, resolver) = (self.ear.clone(), self.resolver.clone());
+                let balancers = self.config.globals.proxy_protocol.clone();
                 tokio::spawn(async move {
                     // While the process is ending, nobody receives this.
                     let reached = || drop(ear.send(ControlEvent::Forwarding(from, ticket)));
-                    let result = forward(&resolver, &hosts, port, &packet, reached).await;
+                    let result =
+                        forward(&resolver, &hosts, port, &packet, &balancers, reached).await;
                     let _ = ear.send(ControlEvent::Forwarded(from, ticket, result));
                 });
             }

@@ -1,12 +1,17 @@
 //! Drain: a process leaves its balancer before it ends. First `/ready` fails, then the listening sockets
 //! close and clients are ended one after the other, then the process ends as without a drain.
 
+use std::time::Duration;
+
 use howdah_daemon::driver::socket::clock;
 use howdah_pooler::config::nanos;
 use howdah_pooler::event::{Order, Time};
 
 use crate::control::Control;
 use crate::systemd;
+
+/// What a service manager gives the transactions that are left behind a drain.
+const AFTER_DRAIN: Duration = Duration::from_secs(60);
 
 /// The state of a drain.
 #[derive(Debug, Default)]
@@ -40,8 +45,12 @@ impl Drain {
 impl Control {
     /// Ends the process behind its servers, with a drain before if the settings have one.
     pub fn begin_drain(&mut self) {
-        if self.ending || self.drain.begun {
+        if self.drain.begun {
             return;
+        }
+        if self.ending {
+            // It waits for clients, and listens no more.
+            return self.order(&Order::ShutdownWaitForServers);
         }
         let globals = &self.config.globals;
         if globals.drain_time.is_zero() && globals.drain_delay.is_zero() {
@@ -54,6 +63,7 @@ impl Control {
             time.as_secs_f64()
         ));
         systemd::stopping();
+        systemd::needs_longer(delay + time + AFTER_DRAIN);
         self.http.drains();
         self.drain.begun = true;
         self.drain_later(nanos(delay), DrainStep::EndClients);
@@ -67,6 +77,8 @@ impl Control {
     pub fn drain_on(&mut self) {
         let over = nanos(self.config.globals.drain_time);
         match self.drain.next.take() {
+            // Another process has taken over meanwhile, and this one ends without it.
+            Some(_) if self.handover.has_succeeded() => {}
             Some((_, DrainStep::EndClients)) if over > 0 => {
                 self.say("draining: the listening sockets are closed, clients end");
                 self.end(Order::EndClients { over });

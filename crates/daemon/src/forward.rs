@@ -1,9 +1,11 @@
 //! Cancel requests to peers. The control thread sends each on a connection of its own.
 
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
-use howdah_pooler::config::Host;
+use howdah_pooler::config::{Host, Networks};
+use howdah_wire::proxy;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -27,10 +29,11 @@ pub async fn forward(
     hosts: &[Host],
     port: u16,
     packet: &[u8],
+    balancers: &Networks,
     reached: impl FnOnce(),
 ) -> Result<(), String> {
     let whole = async {
-        let mut stream = connect(resolver, hosts, port).await?;
+        let mut stream = connect(resolver, hosts, port, balancers).await?;
         stream
             .write_all(packet)
             .await
@@ -56,6 +59,7 @@ async fn connect(
     resolver: &Resolver,
     hosts: &[Host],
     port: u16,
+    balancers: &Networks,
 ) -> Result<Box<dyn Stream>, String> {
     let mut problem = String::from("it has no host");
     for host in hosts {
@@ -71,7 +75,7 @@ async fn connect(
             Err(why) => problem = why,
             Ok(addresses) => {
                 for ip in addresses {
-                    match TcpStream::connect((ip, port)).await {
+                    match connect_tcp(ip, port, balancers).await {
                         Ok(stream) => return Ok(Box::new(stream)),
                         Err(why) => problem = format!("{ip}:{port}: {}", log::text(&why)),
                     }
@@ -80,6 +84,15 @@ async fn connect(
         }
     }
     Err(problem)
+}
+
+/// A peer has the same `proxy_protocol`. If this process's own address is in it, the peer wants a header.
+async fn connect_tcp(ip: IpAddr, port: u16, balancers: &Networks) -> io::Result<TcpStream> {
+    let mut stream = TcpStream::connect((ip, port)).await?;
+    if balancers.has(stream.local_addr()?.ip()) {
+        stream.write_all(proxy::NO_ADDRESS).await?;
+    }
+    Ok(stream)
 }
 
 /// An abstract name begins with `@` in the settings, and with a zero byte for the system.
@@ -106,6 +119,7 @@ mod tests {
             .enable_all()
             .build()
             .unwrap();
+        let none = Networks::default();
         runtime.block_on(async {
             let tcp = tokio::net::TcpListener::bind(("127.0.0.1", 0))
                 .await
@@ -122,7 +136,7 @@ mod tests {
             ] {
                 let hosts = [dead.clone(), host];
                 let mut reached = false;
-                let ask = forward(&resolver, &hosts, port, b"cancel", || reached = true);
+                let ask = forward(&resolver, &hosts, port, b"cancel", &none, || reached = true);
                 let serve = async {
                     let mut seen = [0; 6];
                     tokio::select! {
@@ -139,7 +153,7 @@ mod tests {
                 assert_eq!((result, &seen), (Ok(()), b"cancel"));
                 assert!(reached);
             }
-            let why = forward(&resolver, &[dead], port, b"cancel", || {}).await;
+            let why = forward(&resolver, &[dead], port, b"cancel", &none, || {}).await;
             assert!(why.unwrap_err().starts_with("/nowhere: No such file"));
         });
         std::fs::remove_dir_all(&folder).unwrap();

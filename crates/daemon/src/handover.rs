@@ -54,6 +54,11 @@ pub struct Sent {
 }
 
 impl HandOver {
+    /// True once another process has taken over.
+    pub fn has_succeeded(&self) -> bool {
+        self.succeeded
+    }
+
     /// No takeover.
     pub fn new(listeners: Vec<Listener>) -> HandOver {
         HandOver {

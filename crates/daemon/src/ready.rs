@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use howdah_pooler::config::Globals;
+use howdah_wire::proxy;
 
 use crate::boot::{Fatal, Source, unix_socket};
 use crate::cli::Arguments;
@@ -20,9 +21,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Asks whether there is TLS. Howdah answers with `S` or `N`.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
-
-/// A balancer's header that leaves the address as it is.
-const NO_ADDRESS: &[u8] = b"PROXY UNKNOWN\r\n";
 
 /// The greatest length of an answer that is read, in bytes.
 const ANSWER: u64 = 4096;
@@ -98,7 +96,7 @@ fn ask_port(address: SocketAddr, globals: &Globals) -> Result<(), String> {
     let mut stream = connected(address)?;
     let own = stream.local_addr().map_err(failed)?.ip();
     if globals.proxy_protocol.has(own) {
-        stream.write_all(NO_ADDRESS).map_err(failed)?;
+        stream.write_all(proxy::NO_ADDRESS).map_err(failed)?;
     }
     ask_for_tls(stream).map_err(|why| format!("{address}: {why}"))
 }

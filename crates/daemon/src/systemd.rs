@@ -4,6 +4,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Another process is the service now.
 static SUCCEEDED: AtomicBool = AtomicBool::new(false);
@@ -27,6 +28,11 @@ pub fn reloading() {
 /// Howdah is ending.
 pub fn stopping() {
     notify("STOPPING=1");
+}
+
+/// The end may take so long, counted from now. systemd kills a service after TimeoutStopSec otherwise.
+pub fn needs_longer(time: Duration) {
+    notify(&format!("EXTEND_TIMEOUT_USEC={}", time.as_micros()));
 }
 
 /// A successor has taken over. The main process names the successor. If the main process ended

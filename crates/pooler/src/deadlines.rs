@@ -31,6 +31,10 @@ const NOBODY_NS: u64 = 2_000_000_000;
 /// Then its pool backs off, and reads go elsewhere.
 const MATURING_NS: u64 = 1_000_000_000;
 
+/// How soon a client that must end is looked at again while it is in the middle of what no server knows,
+/// in nanoseconds.
+pub(crate) const LATER_NS: u64 = 1_000_000_000;
+
 /// PgBouncer's text for a server that does not log in in time.
 pub(crate) const CONNECT_TIMEOUT: &str = "connect timeout";
 
@@ -185,11 +189,26 @@ impl Pooler {
             }
         }
         if let Some(end) = &client.ends_at
-            && client.end_of_transaction().is_none()
+            && (client.end_of_transaction().is_none()
+                || matches!(client.state(), ClientState::Idle))
         {
-            deadlines.put(Time(end.at.0.saturating_sub(1)), 1, ClientDue::End(end.why));
+            // While a transaction has no server yet, the end must not hide other deadlines.
+            let waits = end.at <= self.now && self.has_unsent_transaction(id);
+            let at = if waits {
+                self.now.0 + LATER_NS
+            } else {
+                end.at.0
+            };
+            deadlines.put(Time(at.saturating_sub(1)), 1, ClientDue::End(end.why));
         }
         deadlines.first
+    }
+
+    /// True if a client is in a transaction, or has not all its answers, and has no server.
+    fn has_unsent_transaction(&self, id: ClientId) -> bool {
+        let state = self.clients.at(id).state();
+        let without = matches!(state, ClientState::Idle | ClientState::Waiting(_));
+        without && !self.is_between_transactions(id)
     }
 
     /// True if a client has no transaction, and asks for none that a server has begun.
@@ -206,7 +225,8 @@ impl Pooler {
                 let is_busy = server.link.is_owed() || server.link.group_open();
                 !is_busy && server.status == Status::Idle
             }
-            ClientState::Console(_) | ClientState::Welcome(_) => true,
+            ClientState::Console(session) => session.at_rest().is_some(),
+            ClientState::Welcome(_) => true,
             _ => false,
         }
     }

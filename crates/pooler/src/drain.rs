@@ -17,18 +17,29 @@ impl Pooler {
         if lifetime == 0 || !may_be_ended(client) {
             return;
         }
-        let lasts = lifetime - self.random.next_u64() % (lifetime / 5).max(1);
-        let at = Time(client.times.connected.0.saturating_add(lasts));
+        let fifth = self.random.next_u64() % (lifetime / 5).max(1);
+        let at = client.times.connected.0.saturating_add(lifetime - fifth);
+        // If the setting is new, those that are too old by now do not leave at one moment either.
+        let at = Time(if at > self.now.0 {
+            at
+        } else {
+            self.now.0 + fifth
+        });
         let why = EndReason::Lifetime;
         client.must_end(ClientEnd { at, why });
     }
 
-    /// A client has come from elsewhere. It keeps the end that it had there.
+    /// A client has come from elsewhere. It keeps the end that it had there, unless that was the end of
+    /// another process.
     pub(crate) fn keeps_lifetime(&mut self, id: ClientId) {
-        let client = gone!(self.clients.get(id));
-        if client.ends_at.is_none() {
-            self.begin_lifetime(id);
+        let drains = self.janitor.drained_at.is_some();
+        let client = gone!(self.clients.get_mut(id));
+        match client.ends_at.as_ref().map(|end| end.why) {
+            Some(EndReason::Drain) if !drains => client.ends_at = None,
+            Some(EndReason::Drain | EndReason::Lifetime) => return,
+            Some(EndReason::Token) | None => {}
         }
+        self.begin_lifetime(id);
     }
 
     /// Ends all clients, spread evenly over so many nanoseconds, in random order.

@@ -169,8 +169,9 @@ impl Pooler {
         if self.janitor.told_idle || self.janitor.takeover.holds() {
             return;
         }
-        // Clients that a takeover left behind are told why they end.
-        let over = self.janitor.succeeded.is_some();
+        // Clients that a takeover left behind, and those that are ended in turn, get their answers and are told
+        // why they end.
+        let over = self.janitor.succeeded.is_some() || self.janitor.drained_at.is_some();
         let counted = |client: &Client| match *client.state() {
             ClientState::Console(_) => false,
             ClientState::Closing => over,

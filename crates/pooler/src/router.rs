@@ -95,6 +95,9 @@ impl Pooler {
                     self.moves.arriving = Some(since);
                     self.go_on_with(id, out);
                     self.moves.arriving = None;
+                    if self.clients.get(id).is_some() {
+                        self.watch_client(id);
+                    }
                 }
                 Next::AwaitRound(id) => self.read_awaits_round(id, out),
                 Next::ReadAgain(id, server, sqlstate) => {

@@ -3,15 +3,11 @@
 use howdah_wire::write;
 
 use crate::client::{ClientState, EndReason};
-use crate::deadlines::{ClientDue, LIFE_OVER};
+use crate::deadlines::{ClientDue, LATER_NS, LIFE_OVER};
 use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
 use crate::fault::Fault;
 use crate::pooler::Pooler;
 use crate::server::ServerState;
-
-/// How soon a client that must end is looked at again while its transaction has no server, in
-/// nanoseconds.
-const LATER_NS: u64 = 1_000_000_000;
 
 impl Pooler {
     /// A client's timer entry expired. The entry may be old, or the deadline may have moved.
@@ -72,7 +68,7 @@ impl Pooler {
             self.watch_client(id);
             return self.watch_link_again(id);
         }
-        // Its transaction has no server yet.
+        // It is in the middle of a command of the console.
         let at = Time(self.now.0 + LATER_NS);
         let client = self.clients.at_mut(id);
         client.arm_timer(&mut self.timers, id, at);

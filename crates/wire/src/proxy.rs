@@ -12,6 +12,9 @@ pub const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 /// The word with which version 1 begins, and the blank behind it.
 pub const WORD: [u8; 6] = *b"PROXY ";
 
+/// A header of version 1 that leaves the address as it is.
+pub const NO_ADDRESS: &[u8] = b"PROXY UNKNOWN\r\n";
+
 /// The longest header that is read, in bytes. Version 2 could have 65,551.
 pub const HEADER_MAX: usize = 4096;
 

@@ -300,6 +300,8 @@ impl Pooler {
             _ => client.end.group_fails(),
         }
         if waits_in.is_some() {
+            // It may have had to end behind the request.
+            self.watch_client(id);
             self.resume(id, out);
         }
         true
