@@ -80,6 +80,9 @@ impl Pooler {
             return;
         }
         server.timer_fired();
+        if self.retires(id, out) {
+            return;
+        }
         match self.server_deadline(id) {
             Some((deadline, why)) if deadline <= self.now => self.server_late(id, why, out),
             Some(_) => self.watch_server(id),

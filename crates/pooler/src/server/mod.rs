@@ -24,12 +24,14 @@ pub mod state;
 pub mod task;
 mod times;
 mod travel;
+mod vanishing;
 
 pub use crate::parcel::ServerParcel;
 pub(crate) use connection::ServerConnection;
 pub use ending::Ending;
 pub use state::{Reservation, ServerState};
 pub(crate) use times::ServerTimes;
+pub use vanishing::VanishingUser;
 
 use std::sync::Arc;
 
@@ -105,6 +107,8 @@ pub struct Server {
     pub(crate) makes_room_for: Option<(WorkerId, Arc<PoolKey>)>,
     /// The server has one client only (replication).
     reserved: Option<Box<Reservation>>,
+    /// The server's user, if that vanishes.
+    pub(crate) vanishing: Option<Box<VanishingUser>>,
     /// When things last happened.
     pub(crate) times: ServerTimes,
     /// When the server's timer entry is due; 0 for none.
@@ -157,6 +161,7 @@ impl Server {
             cancels: Cancels::default(),
             standby: None,
             instance: None,
+            vanishing: None,
             valve: Valve::default(),
             permitted: false,
             makes_room_for: None,
