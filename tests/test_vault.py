@@ -155,7 +155,7 @@ def secrets(howdah):
 
 def test_a_password_that_rotates(with_vault, bao, cluster):
     """It is read just after its rotation. Each new server logs in, and clients notice nothing."""
-    bao.call("database/static-roles/owner", db_name="pg", username="owner", rotation_period=5)
+    bao.call("database/static-roles/owner", db_name="pg", username="owner", rotation_period=7)
     howdah = with_vault("database/static-creds/owner", 60, 120)
 
     def rotated(count):
