@@ -17,7 +17,8 @@ use crate::pool::key::PoolKey;
 use crate::roster::fact::HostReport;
 use crate::roster::lore::{HostLore, ListLore, RosterLore};
 use crate::roster::view::Instance;
-use crate::server::{ServerParcel, VanishingUser};
+use crate::server::ServerParcel;
+use crate::server::user_end::VanishingUser;
 use crate::statement::{Constants, Named, Shape, Statement, StatementDescription};
 use crate::tls::{AlternativeName, PeerCertificate, TlsFacts};
 

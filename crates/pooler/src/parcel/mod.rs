@@ -21,7 +21,7 @@ use crate::pool::key::PoolKey;
 use crate::reads::mark::ReadMark;
 use crate::roster::lore::RosterLore;
 use crate::roster::view::Instance;
-use crate::server::VanishingUser;
+use crate::server::user_end::VanishingUser;
 use crate::socket::LooseSocket;
 use crate::statement::{Named, Shape, Statement};
 use crate::tls::TlsFacts;
