@@ -549,9 +549,13 @@ impl Control {
             Question::Surveyed { serial, holdings } => {
                 let globals = &self.config.globals;
                 let spans = self.tracer.counts();
-                let sight = self
-                    .sampler
-                    .answered(serial, *holdings, (self.ending, spans), globals);
+                let keys_age = self.authorities.keys_age();
+                let sight = self.sampler.answered(
+                    serial,
+                    *holdings,
+                    (self.ending, spans, keys_age),
+                    globals,
+                );
                 if let Some(sight) = sight {
                     let long = long_wait(&self.config.globals);
                     for line in self.long_waits.lines(&sight, long, Instant::now()) {
