@@ -17,7 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use howdah_daemon::driver::socket::clock;
-use howdah_pooler::config::{Config, SecretSource, VaultAccess};
+#[cfg(feature = "cloud")]
+use howdah_pooler::config::VaultAccess;
+use howdah_pooler::config::{Config, SecretSource};
 use howdah_pooler::event::Time;
 use howdah_pooler::note::Level;
 use howdah_pooler::sources::{SourceAnswer, SourceCall, SourceKeeper};
@@ -44,6 +46,7 @@ struct Outside {
     /// The file of authorities for https; empty: the system's.
     trust: String,
     /// Where Vault is, if any source needs that.
+    #[cfg(feature = "cloud")]
     vault: Option<VaultAccess>,
 }
 
@@ -73,6 +76,7 @@ impl Sources {
     pub fn set(&mut self, config: &mut Config) {
         self.outside = Arc::new(Outside {
             trust: config.globals.https_ca_file.clone(),
+            #[cfg(feature = "cloud")]
             vault: VaultAccess::of(&config.globals).ok(),
         });
         self.keeper.set(clock(), config.secret_sources());
