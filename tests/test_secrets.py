@@ -9,6 +9,7 @@ import socket
 import struct
 import threading
 import time
+import urllib.parse
 
 import pytest
 
@@ -303,13 +304,75 @@ def test_each_login_signs_a_token_of_its_own(make_howdah, cluster, monkeypatch):
     server.shutdown()
 
 
+class Clouds(http.server.BaseHTTPRequestHandler):
+    """The metadata services of Azure and Google, and Entra's tokens for pods."""
+
+    def do_GET(self):
+        azure = self.headers["metadata"] == "true" and self.path == (
+            "/metadata/identity/oauth2/token?api-version=2018-02-01"
+            "&resource=https%3A%2F%2Fossrdbms-aad.database.windows.net&client_id=7-f")
+        google = self.headers["metadata-flavor"] == "Google" and \
+            self.path == "/computeMetadata/v1/instance/service-accounts/default/token"
+        self.answer({"access_token": "entra", "expires_in": "3599"} if azure else
+                    {"access_token": "google", "expires_in": 3599} if google else None)
+
+    def do_POST(self):
+        asked = urllib.parse.parse_qs(self.rfile.read(int(self.headers["content-length"])).decode())
+        right = self.path == "/tenant/oauth2/v2.0/token" and asked == {
+            "grant_type": ["client_credentials"], "client_id": ["7-f"], "client_assertion": ["pod.token"],
+            "scope": ["https://ossrdbms-aad.database.windows.net/.default"],
+            "client_assertion_type": ["urn:ietf:params:oauth:client-assertion-type:jwt-bearer"]}
+        self.answer({"access_token": "pod", "expires_in": 3599} if right else None)
+
+    def answer(self, found):
+        self.send_response(200 if found else 400)
+        self.end_headers()
+        self.wfile.write(json.dumps(found).encode())
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.parametrize("source, token", [
+    ('{ source = "azure", client_id = "7-f" }', "entra"), ('{ source = "azure" }', "pod"),
+    ('{ source = "google" }', "google"),
+])
+def test_tokens_of_clouds(make_howdah, cluster, monkeypatch, tmp_path, source, token):
+    """They come from the machine's metadata service, or from Entra for a pod, and are the password."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Clouds)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"127.0.0.1:{server.server_port}"
+    monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", f"http://{address}")
+    monkeypatch.setenv("GCE_METADATA_HOST", address)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        text = (f'[databases.shop]\nhost = "127.0.0.1"\nport = {listener.getsockname()[1]}\nserver_user = "owner"\n'
+                f'server_password = {source}\n{APP}')
+        howdah = with_file(make_howdah, cluster, text, start=False)
+        if token == "pod":
+            for name, value in (("CLIENT_ID", "7-f"), ("TENANT_ID", "tenant"), ("AUTHORITY_HOST", f"http://{address}/"),
+                                ("FEDERATED_TOKEN_FILE", write(howdah, "pod", "pod.token\n"))):
+                monkeypatch.setenv(f"AZURE_{name}", value)
+        howdah.start()
+        got = []
+        reader = threading.Thread(target=lambda: got.extend(passwords(listener, 2)))
+        reader.start()
+        with pytest.raises(wire.Refused):
+            who(howdah, "app", password="app")
+        reader.join(30)
+    assert got == [token, token], "asked anew when it was refused"
+    row = secrets(howdah)[0]
+    assert row["source"] == source.split('"')[1] and int(row["expires"]) > 3500
+    server.shutdown()
+
+
 @pytest.mark.parametrize("value, remedy", [
-    ('{ source = "vault", path = "x" }', 'unknown source "vault": there are aws-rds, files and commands'),
+    ('{ source = "gcp" }', 'unknown source "gcp": there are aws-rds, azure, google, vault, files and commands'),
+    ('{ source = "vault", path = "kv/x" }', "a path of Vault is database/creds/ROLE"),
     ('{ command = ["token"] }', "begins with the whole path of a program"),
     ('{ command = ["/bin/a", 1] }', "must be an array of texts"),
     ('{ source = "aws-rds", regoin = "x" }', "aws-rds has no option regoin"),
     ('{ url = "x" }', '{ command = ["/PROGRAM"] }'),
-    ('{ source = "aws-rds" }\nhost = "db.example"', "aws-rds sends tokens in clear text"),
+    ('{ source = "aws-rds" }\nhost = "db.example"', "tokens go to PostgreSQL in clear text"),
 ])
 def test_what_no_source_is(make_howdah, cluster, value, remedy):
     text = shop(value).replace("SERVER\n", "" if "host =" in value else "SERVER\n")

@@ -17,6 +17,7 @@ import psycopg
 import pytest
 
 from harness import machine, wire
+from harness.programs import built
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.own, pytest.mark.one_driver]
 
@@ -295,6 +296,16 @@ def test_no_token_in_the_open(with_rule, provider):
     with pytest.raises(wire.Refused) as error:
         wire.connect((address, howdah.port), user="ann", database="postgres", password=provider.token())
     assert error.value.code == "28000" and "tokens are taken over TLS only" in error.value.text
+
+
+@pytest.mark.timeout(240, func_only=True)
+@pytest.mark.parametrize("name", ["pgjdbc", "pgx", "node-postgres"])
+def test_drivers_send_a_token_as_password(with_rule, provider, name):
+    howdah = with_rule(f"jwt {OPTIONS} keys=KEYS", admin_users="admin, ann")
+    program = built(name)
+    lines = program.run_to_end(howdah.host, howdah.port, "ann", provider.token(), "pgbouncer",
+                               command=[*program.console, "lists"])
+    assert lines[-1] == "end 1"
 
 
 def test_clients_end_with_their_tokens(with_rule, provider):

@@ -243,15 +243,11 @@ fn source(is_command: bool, text: &str) -> Option<String> {
         SecretSource::Command(words) => {
             format!("{{ command = {} }}", toml_text::array(words.iter()))
         }
-        SecretSource::AwsRds(signing) => {
-            let mut options = vec!["source = \"aws-rds\"".to_owned()];
-            let given = [("region", signing.region), ("sign_host", signing.sign_host)];
-            options.extend(
-                given.into_iter().filter_map(|(key, value)| {
-                    Some(format!("{key} = {}", toml_text::text(&value?)))
-                }),
-            );
-            format!("{{ {} }}", options.join(", "))
+        named => {
+            let (name, options) = named.in_words()?;
+            let words = [("source", name)].into_iter().chain(options);
+            let words = words.map(|(key, value)| format!("{key} = {}", toml_text::text(value)));
+            format!("{{ {} }}", words.collect::<Vec<_>>().join(", "))
         }
     })
 }

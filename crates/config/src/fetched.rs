@@ -64,6 +64,8 @@ pub enum FetchedValue {
         user: Option<String>,
         /// The password.
         secret: Secret,
+        /// The user vanishes when the value ends: its servers must end before.
+        vanishes: bool,
     },
     /// Credentials that sign a password for each login.
     Aws {
@@ -75,6 +77,17 @@ pub enum FetchedValue {
         /// credentials came.
         zero: i64,
     },
+}
+
+impl FetchedValue {
+    /// A password of the user that the configuration names.
+    pub fn password(secret: Secret) -> FetchedValue {
+        FetchedValue::Password {
+            user: None,
+            secret,
+            vanishes: false,
+        }
+    }
 }
 
 /// Prints nothing of it.

@@ -6,6 +6,7 @@ use super::host::{Host, HostPort};
 use super::resolve::ConfigReader;
 use super::toml_file;
 use super::value::{AuthType, PoolMode, ReadConsistency, ReadRouting, SslMode};
+use super::vault::VaultAccess;
 use super::{Excerpt, Mistake, Scope, SecretSource, SecretText, User, doubts};
 
 impl ConfigReader {
@@ -107,7 +108,7 @@ impl ConfigReader {
         let databases = self.config.databases.values().chain(&self.config.fallback);
         let is_token = |password: Option<&SecretText>| {
             let source = password.and_then(SecretText::source);
-            matches!(source, Some(SecretSource::AwsRds(_)))
+            source.is_some_and(SecretSource::gives_tokens)
         };
         let open = databases.filter(|database| {
             let members = database.users.values();
@@ -123,24 +124,39 @@ impl ConfigReader {
         });
         let open: Vec<_> = open.map(|database| database.name.clone()).collect();
         for name in open {
-            let what = "aws-rds sends tokens in clear text, and TLS does not verify the server";
-            let remedy = "write sslmode = \"verify-full\" and sslrootcert, the authorities of RDS";
+            let what = "tokens go to PostgreSQL in clear text, and TLS does not verify the server";
+            let remedy =
+                "write sslmode = \"verify-full\" and sslrootcert, the authorities of the server";
             self.refuse_entry(&name, what.into(), remedy);
         }
         let asks = |user: &User| {
             let source = user.password.as_ref().and_then(SecretText::source);
-            matches!(source, Some(SecretSource::AwsRds(_)))
+            let named = source.and_then(SecretSource::in_words);
+            named.map(|(name, _)| (name, user.name.clone()))
         };
         let members = self.config.databases.values().chain(&self.config.fallback);
         let members = members.flat_map(|database| database.users.values());
         let users = self.config.users.values().chain(members);
-        let wrong: Vec<_> = users
-            .filter(|user| asks(user))
-            .map(|user| user.name.clone())
-            .collect();
-        for name in wrong {
-            let text = format!("user \"{name}\": no client logs in with a token of aws-rds");
+        let wrong: Vec<_> = users.filter_map(|user| asks(user)).collect();
+        for (source, name) in wrong {
+            let text = format!("user \"{name}\": no client logs in with what {source} gives");
             let remedy = "write the user's password: a text, a file, a variable or a command";
+            self.mistakes.push(Mistake::new(None, text, remedy));
+        }
+    }
+
+    /// Passwords of Vault need to know where Vault is, and how to log in there.
+    pub(super) fn judge_vault(&mut self) {
+        let uses = self.config.secret_sources();
+        let mut vault = uses
+            .iter()
+            .filter(|(source, _)| matches!(source, SecretSource::Vault(_)));
+        let Some((source, used)) = vault.next() else {
+            return;
+        };
+        if let Err((what, remedy)) = VaultAccess::of(&self.config.globals) {
+            let who = used.users.join("; ");
+            let text = format!("{who}: the source {source} can't be asked: {what}");
             self.mistakes.push(Mistake::new(None, text, remedy));
         }
     }

@@ -47,6 +47,7 @@ mod toml_value;
 mod url;
 pub mod userlist;
 mod value;
+mod vault;
 mod written;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -83,6 +84,7 @@ pub use value::{
     LogFormat, PoolMode, PoolSpread, ReadConsistency, ReadRouting, ReadTarget, SessionAttrs,
     SessionState, Share, SslMode, SslNegotiation, UnnamedStatements,
 };
+pub use vault::{VaultAccess, VaultLogin};
 
 /// A setting's time in nanoseconds; 0 for none.
 pub fn nanos(duration: Duration) -> u64 {
@@ -314,6 +316,8 @@ pub struct Config {
     pub authority: Option<Arc<Authority>>,
     /// What the sources of secrets have given.
     pub fetched: Fetched,
+    /// Whether any database is sharded. Without one, nobody looks for maps.
+    pub has_shards: bool,
     /// Whether any secret has a source. Without one, logins look for none.
     pub has_sources: bool,
     /// Whether any user has two passwords.

@@ -559,6 +559,7 @@ impl ConfigReader {
         self.judge_shards();
         self.place_hosts();
         self.judge_tokens();
+        self.judge_vault();
         self.judge_placed();
         self.judge_reads();
         self.judge_ports();
@@ -575,6 +576,8 @@ impl ConfigReader {
         self.config.written = written.map(|(name, (_, place))| (name, place)).collect();
         let entries = self.entries.into_iter();
         self.config.given = Arc::new(entries.map(|(path, begun)| (path, begun.given)).collect());
+        let mut databases = self.config.databases.values();
+        self.config.has_shards = databases.any(|database| database.sharding.is_some());
         Mistake::sort(&mut self.mistakes, &self.path);
         Reading {
             config: self.config,

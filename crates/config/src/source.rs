@@ -5,7 +5,7 @@ use std::fmt;
 use super::value::{Kind, Value};
 
 /// The words that name a source in `{ source = "..." }`.
-pub const SOURCES: [&str; 1] = ["aws-rds"];
+pub const SOURCES: [&str; 4] = ["aws-rds", "azure", "google", "vault"];
 
 /// Where a secret comes from.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -16,6 +16,14 @@ pub enum SecretSource {
     Command(Vec<String>),
     /// Credentials of AWS, with which each login to RDS or Aurora signs a token.
     AwsRds(AwsSigning),
+    /// A token of Microsoft Entra ID. With the client id of the identity; `None`: the environment's, or the
+    /// machine's only one.
+    Azure(Option<String>),
+    /// A token of Google's metadata service.
+    Google,
+    /// What Vault has at a path: a new user (`database/creds/ROLE`), or a password that rotates
+    /// (`database/static-creds/ROLE`).
+    Vault(String),
 }
 
 /// What a login by AWS's IAM signs, where the configuration says so.
@@ -68,7 +76,7 @@ impl SecretSource {
         };
         let options = options.iter().map(|word| word.split_once('='));
         let options: Option<Vec<_>> = options.collect();
-        let options = options.ok_or("write the options as region=NAME sign_host=NAME")?;
+        let options = options.ok_or("write the options as KEY=VALUE, parted by blanks")?;
         SecretSource::named(name, &options)
     }
 
@@ -77,29 +85,88 @@ impl SecretSource {
     /// # Errors
     /// What to write instead.
     pub(super) fn named(name: &str, options: &[(&str, &str)]) -> Result<SecretSource, String> {
-        if name != "aws-rds" {
-            let there = SOURCES.join(", ");
-            return Err(format!(
-                "unknown source \"{name}\": there are {there}, files and commands"
-            ));
-        }
-        let mut signing = AwsSigning::default();
+        let keys: &[&str] = match name {
+            "aws-rds" => &["region", "sign_host"],
+            "azure" => &["client_id"],
+            "google" => &[],
+            "vault" => &["path"],
+            _ => {
+                let there = SOURCES.join(", ");
+                return Err(format!(
+                    "unknown source \"{name}\": there are {there}, files and commands"
+                ));
+            }
+        };
         for (key, value) in options {
-            let is_name = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-            if value.is_empty() || !value.chars().all(is_name) {
-                return Err(format!("{key} must be a name of letters, digits and -._"));
+            let marks = if *key == "path" { "-._/" } else { "-._" };
+            let is_name = |c: char| c.is_ascii_alphanumeric() || marks.contains(c);
+            if !keys.contains(key) {
+                let there = match keys {
+                    [] => "it has none".to_owned(),
+                    keys => format!("there is {}", keys.join(" and ")),
+                };
+                return Err(format!("{name} has no option {key}: {there}"));
             }
-            match *key {
-                "region" => signing.region = Some((*value).into()),
-                "sign_host" => signing.sign_host = Some((*value).into()),
-                _ => {
-                    return Err(format!(
-                        "aws-rds has no option {key}: there are region and sign_host"
-                    ));
-                }
+            if value.is_empty() || !value.chars().all(is_name) {
+                return Err(format!(
+                    "{key} must be a name of letters, digits and {marks}"
+                ));
             }
         }
-        Ok(SecretSource::AwsRds(signing))
+        let option = |name: &str| {
+            let found = options.iter().find(|(key, _)| *key == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        Ok(match name {
+            "azure" => SecretSource::Azure(option("client_id")),
+            "google" => SecretSource::Google,
+            "vault" => {
+                let path = option("path").ok_or("vault needs path = \"database/creds/ROLE\"")?;
+                let parts: Vec<&str> = path.split('/').collect();
+                let is_whole = parts
+                    .iter()
+                    .all(|part| !part.is_empty() && !part.contains(".."));
+                let kind = parts.iter().rev().nth(1);
+                if !is_whole || !matches!(kind, Some(&"creds" | &"static-creds")) {
+                    return Err(
+                        "a path of Vault is database/creds/ROLE or database/static-creds/ROLE"
+                            .into(),
+                    );
+                }
+                SecretSource::Vault(path)
+            }
+            _ => SecretSource::AwsRds(AwsSigning {
+                region: option("region"),
+                sign_host: option("sign_host"),
+            }),
+        })
+    }
+
+    /// The name of a source that has one, and its options.
+    pub(super) fn in_words(&self) -> Option<(&'static str, Vec<(&'static str, &str)>)> {
+        Some(match self {
+            SecretSource::File(_) | SecretSource::Command(_) => return None,
+            SecretSource::AwsRds(signing) => {
+                let region = signing.region.iter().map(|text| ("region", text.as_str()));
+                let host = signing.sign_host.iter();
+                let host = host.map(|text| ("sign_host", text.as_str()));
+                ("aws-rds", region.chain(host).collect())
+            }
+            SecretSource::Azure(id) => {
+                let id = id.iter().map(|id| ("client_id", id.as_str()));
+                ("azure", id.collect())
+            }
+            SecretSource::Google => ("google", Vec::new()),
+            SecretSource::Vault(path) => ("vault", vec![("path", path)]),
+        })
+    }
+
+    /// True if the source gives tokens, which PostgreSQL takes in clear text.
+    pub fn gives_tokens(&self) -> bool {
+        matches!(
+            self,
+            SecretSource::AwsRds(_) | SecretSource::Azure(_) | SecretSource::Google
+        )
     }
 }
 
@@ -112,6 +179,9 @@ impl fmt::Display for SecretSource {
                 write!(f, "command {}", words.first().map_or("", String::as_str))
             }
             SecretSource::AwsRds(_) => f.write_str("aws-rds"),
+            SecretSource::Azure(_) => f.write_str("azure"),
+            SecretSource::Google => f.write_str("google"),
+            SecretSource::Vault(path) => write!(f, "vault {path}"),
         }
     }
 }
@@ -152,10 +222,11 @@ impl SecretText {
                 let words = words.iter().map(String::as_str);
                 ["command"].into_iter().chain(words).collect()
             }
-            SecretSource::AwsRds(signing) => {
-                let option = |option: &Option<String>| option.clone().unwrap_or_default();
-                let (region, host) = (option(&signing.region), option(&signing.sign_host));
-                return format!("\0aws-rds\0{region}\0{host}");
+            named => {
+                let (name, options) = named.in_words().unwrap_or_default();
+                let options = options.into_iter();
+                let options = options.map(|(key, value)| format!("\0{key}={value}"));
+                return format!("\0source\0{name}{}", options.collect::<String>());
             }
         };
         format!("\0{}", words.join("\0"))
@@ -196,16 +267,12 @@ impl Value for SecretText {
             });
         };
         let words: Vec<&str> = line.split('\0').collect();
-        let given = |word: &str| (!word.is_empty()).then(|| word.to_owned());
         let (text, second, source) = match *words {
             ["file", path, text] => (text, None, Some(SecretSource::File(path.into()))),
             ["command", ref words @ ..] => ("", None, SecretSource::command(words).ok()),
-            ["aws-rds", region, host] => {
-                let signing = AwsSigning {
-                    region: given(region),
-                    sign_host: given(host),
-                };
-                ("", None, Some(SecretSource::AwsRds(signing)))
+            ["source", name, ref options @ ..] => {
+                let options: Option<Vec<_>> = options.iter().map(|it| it.split_once('=')).collect();
+                ("", None, SecretSource::named(name, &options?).ok())
             }
             ["either", first, second] => (first, Some(second.to_owned()), None),
             _ => return None,
@@ -243,6 +310,10 @@ mod tests {
             signing(None, None),
             signing(Some("eu-west-1"), None),
             signing(None, Some("db.example")),
+            SecretSource::Azure(None),
+            SecretSource::Azure(Some("7-f".into())),
+            SecretSource::Google,
+            SecretSource::Vault("database/creds/app".into()),
         ] {
             let line = SecretText::line_of(&source, "text");
             assert_eq!(SecretText::source_in(&line), Some(source.clone()));
@@ -259,8 +330,22 @@ mod tests {
     fn what_no_source_is() {
         assert!(SecretSource::command(&["token"]).is_err());
         assert!(SecretSource::command(&[]).is_err());
-        let unknown = SecretSource::named("vault", &[]).unwrap_err();
-        assert!(unknown.contains("aws-rds"), "{unknown}");
+        let unknown = SecretSource::named("gcp", &[]).unwrap_err();
+        assert!(unknown.contains("google"), "{unknown}");
+        assert!(SecretSource::named("google", &[("region", "x")]).is_err());
+        for path in [
+            "database/app",
+            "creds/app/",
+            "x/creds/../y",
+            "/creds/x",
+            "a/creds/b?c",
+        ] {
+            assert!(
+                SecretSource::named("vault", &[("path", path)]).is_err(),
+                "{path}"
+            );
+        }
+        assert!(SecretSource::named("vault", &[]).is_err());
         assert!(SecretSource::named("aws-rds", &[("regoin", "x")]).is_err());
         assert!(SecretSource::named("aws-rds", &[("region", "a/b")]).is_err());
     }

@@ -481,6 +481,28 @@ settings! {
             "The name of Howdah's lines in syslog.";
     }
 
+    topic "Vault" {
+        vault_address: String = ""; global(reload); known NOWHERE;
+            "Where Vault or OpenBao is, for passwords with the source vault: https://vault.example.com:8200. In \
+             howdah.toml these settings may stand in a section of their own: `[vault]` with address, namespace, \
+             and so on. See docs/secrets.md.";
+        vault_namespace: String = ""; global(reload); known NOWHERE;
+            "The namespace in Vault.";
+        vault_token_file: String = ""; global(reload); known NOWHERE;
+            "A file with a token, such as an agent of Vault keeps. It is read again for each new token.";
+        vault_role_id: String = ""; global(reload); known NOWHERE;
+            "Logs in by AppRole: the role's id.";
+        vault_secret_id_file: String = ""; global(reload); known NOWHERE;
+            "A file with the secret id for vault_role_id. It is read at each login.";
+        vault_kubernetes_role: String = ""; global(reload); known NOWHERE;
+            "Logs in by Kubernetes: the role's name.";
+        vault_kubernetes_token_file: String = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+            global(reload); known NOWHERE;
+            "A file with the token of the pod's service account. It is read at each login.";
+        vault_login_path: String = ""; global(reload); known NOWHERE;
+            "Where the login is mounted in Vault. Missing: approle or kubernetes.";
+    }
+
     topic "Looking inside" {
         http_listen_port: u16 = "0" in Numbers(0, 65535); global(reload); known NOWHERE;
             "The port of the HTTP endpoint: /metrics for Prometheus, /live and /ready for probes. 0: no \
@@ -783,7 +805,7 @@ mod tests {
         );
         names.swap(mode, mode + 1);
         assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(names.len(), 100 + 52, "PgBouncer's on Linux and ours");
+        assert_eq!(names.len(), 100 + 60, "PgBouncer's on Linux and ours");
     }
 
     #[test]

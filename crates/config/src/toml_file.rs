@@ -19,6 +19,9 @@ use super::{Excerpt, MAX_INCLUDE, Mistake, Place, Scope, Secret, Setting, table,
 /// The table of the global settings.
 pub(super) const MAIN: &str = "howdah";
 
+/// The section of the settings that begin with `vault_`.
+const VAULT: &str = "vault";
+
 /// The key of the main file's other files.
 const INCLUDE: &str = "include";
 
@@ -160,13 +163,24 @@ impl Reader<'_> {
                 self.begin(&path, &place);
                 self.settings(source, &path, Scope::Global, table);
             }
+            (_, DeValue::Table(table)) if name == VAULT => {
+                let path: Path = [Scope::Global.section().to_owned()].into();
+                self.begin(&path, &place);
+                for (key, value) in in_order(table) {
+                    let name = format!("{VAULT}_{}", key.get_ref());
+                    let named = Spanned::new(key.span(), name.into());
+                    if !source.is_broken(key) {
+                        self.setting(source, &path, Scope::Global, &named, value.get_ref());
+                    }
+                }
+            }
             (Some(scope), DeValue::Table(table)) => {
                 for (name, entry) in in_order(table) {
                     self.entry(source, scope, name, entry);
                 }
             }
             (scope, value) => {
-                let is_section = scope.is_some() || name == MAIN;
+                let is_section = scope.is_some() || name == MAIN || name == VAULT;
                 self.no_section(&place, name, value, is_section);
             }
         }
@@ -174,7 +188,15 @@ impl Reader<'_> {
 
     /// Says what is wrong with a key that is no section.
     fn no_section(&mut self, place: &Place, name: &str, value: &DeValue<'_>, is_section: bool) {
-        let sections = ["howdah", "databases", "users", "hosts", "peers", "include"];
+        let sections = [
+            "howdah",
+            "databases",
+            "users",
+            "hosts",
+            "peers",
+            "vault",
+            "include",
+        ];
         let near = nearest(name, sections);
         let near = near.map_or_else(String::new, |name| format!("; did you mean {name}?"));
         let (text, remedy) = match value {
@@ -189,8 +211,8 @@ impl Reader<'_> {
             DeValue::Table(_) | DeValue::Array(_) => (
                 format!("invalid section \"{name}\" in configuration"),
                 format!(
-                    "there are [howdah], [databases.NAME], [users.NAME], [hosts.NAME] and \
-                     [peers.ID]{near}"
+                    "there are [howdah], [databases.NAME], [users.NAME], [hosts.NAME], [peers.ID] \
+                     and [vault]{near}"
                 ),
             ),
             _ => (
@@ -435,7 +457,7 @@ impl Reader<'_> {
             },
             _ if setting.takes_sources() => Err(
                 "write a text, { file = \"PATH\" }, { env = \"NAME\" }, { command = [\"/PROGRAM\"] } or \
-                 { source = \"aws-rds\" }"
+                 { source = \"NAME\" }"
                     .into(),
             ),
             _ => Err("write a text, { file = \"PATH\" } or { env = \"NAME\" }".into()),
@@ -606,7 +628,7 @@ fn of_source(line: WrittenLine, text: &str) -> WrittenLine {
 /// How a section's tables are headed.
 fn heading(section: &str) -> String {
     match section {
-        MAIN => "[howdah]".into(),
+        MAIN | VAULT => format!("[{section}]"),
         "peers" => "[peers.ID]".into(),
         section => format!("[{section}.NAME]"),
     }

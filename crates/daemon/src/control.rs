@@ -560,10 +560,14 @@ impl Control {
             Question::LogStats { stats, seconds } => self.log_stats(from, &stats, seconds),
             Question::Surveyed { serial, holdings } => {
                 let globals = &self.config.globals;
-                let (draining, spans) = (self.is_draining(), self.tracer.counts());
-                let sight = self
-                    .sampler
-                    .answered(serial, *holdings, (draining, spans), globals);
+                let spans = self.tracer.counts();
+                let keys_age = self.authorities.keys_age();
+                let sight = self.sampler.answered(
+                    serial,
+                    *holdings,
+                    (self.is_draining(), spans, keys_age),
+                    globals,
+                );
                 if let Some(sight) = sight {
                     let long = long_wait(&self.config.globals);
                     for line in self.long_waits.lines(&sight, long, Instant::now()) {

@@ -12,7 +12,7 @@ use hyper::body::Bytes;
 use hyper::header::HOST;
 use hyper::http::Uri;
 use hyper::rt::{Read, Write};
-use hyper::{Method, Request};
+use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
@@ -57,16 +57,39 @@ impl<'a> HttpsRequest<'a> {
     }
 }
 
-/// Sends a request, and reads the answer. `trust` is a file of authorities; empty: the system's.
+/// An answer.
+#[derive(Debug)]
+pub struct HttpsAnswer {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its body.
+    pub body: SecretBytes,
+}
+
+/// Sends a request, and reads the answer, which may be a refusal. `trust` is a file of authorities; empty:
+/// the system's.
 ///
 /// # Errors
-/// There is no answer, or it is no success; the text is for the log.
-pub async fn fetch(request: HttpsRequest<'_>, trust: &str) -> Result<SecretBytes, String> {
+/// There is no answer; the text is for the log.
+pub async fn ask(request: HttpsRequest<'_>, trust: &str) -> Result<HttpsAnswer, String> {
     let address = request.address.to_owned();
     let named = |why: String| format!("{address}: {why}");
     match tokio::time::timeout(PATIENCE, exchange(request, trust)).await {
         Ok(answer) => answer.map_err(named),
         Err(_) => Err(named(format!("no answer within {} s", PATIENCE.as_secs()))),
+    }
+}
+
+/// Sends a request, and reads the answer.
+///
+/// # Errors
+/// There is no answer, or it is no success; the text is for the log.
+pub async fn fetch(request: HttpsRequest<'_>, trust: &str) -> Result<SecretBytes, String> {
+    let address = request.address.to_owned();
+    let HttpsAnswer { status, body } = ask(request, trust).await?;
+    match status.is_success() {
+        true => Ok(body),
+        false => Err(format!("{address}: it answers {status}")),
     }
 }
 
@@ -88,7 +111,7 @@ fn asked(uri: &Uri) -> Result<(&str, bool), &'static str> {
     }
 }
 
-async fn exchange(request: HttpsRequest<'_>, trust: &str) -> Result<SecretBytes, String> {
+async fn exchange(request: HttpsRequest<'_>, trust: &str) -> Result<HttpsAnswer, String> {
     let uri: Uri = request.address.parse().map_err(|_| "it is no address")?;
     let (host, is_https) = asked(&uri)?;
     let name = host.trim_start_matches('[').trim_end_matches(']');
@@ -128,7 +151,7 @@ async fn exchange(request: HttpsRequest<'_>, trust: &str) -> Result<SecretBytes,
 async fn talk(
     stream: impl Read + Write + Unpin,
     message: Request<Full<Bytes>>,
-) -> Result<SecretBytes, String> {
+) -> Result<HttpsAnswer, String> {
     let broken = |why: hyper::Error| format!("its answer can't be read: {why}");
     let shaken = hyper::client::conn::http1::handshake(stream).await;
     let (mut sender, connection) = shaken.map_err(broken)?;
@@ -140,10 +163,8 @@ async fn talk(
         }
         let body = Limited::new(answer.into_body(), LONGEST).collect().await;
         let body = body.map_err(|_| "its answer is broken, or larger than 1 MB")?;
-        match status.is_success() {
-            true => Ok(SecretBytes(body.to_bytes().to_vec())),
-            false => Err(format!("it answers {status}")),
-        }
+        let body = SecretBytes(body.to_bytes().to_vec());
+        Ok(HttpsAnswer { status, body })
     };
     tokio::pin!(answered);
     tokio::select! {

@@ -238,11 +238,8 @@ fn credentials<'a>(config: &'a Config, database: &'a Database) -> Option<(&'a st
     };
     // Nothing is run for a check: commands and clouds are not asked.
     fn known(password: &SecretText) -> Option<&str> {
-        let asked = matches!(
-            password.source(),
-            Some(SecretSource::Command(_) | SecretSource::AwsRds(_))
-        );
-        (!asked).then_some(password)
+        let is_known = matches!(password.source(), None | Some(SecretSource::File(_)));
+        is_known.then_some(password)
     }
     let of_member = database.users.keys().find_map(|name| {
         let user = database.server_user(name);

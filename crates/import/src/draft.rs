@@ -62,6 +62,8 @@ enum DraftValue {
     Text(String),
     /// Settings of PostgreSQL.
     Parameters(Vec<(String, String)>),
+    /// Where a secret comes from: the words of `{ source = "..." }`.
+    Source(Vec<(&'static str, String)>),
 }
 
 /// The tables of the output, in their order.
@@ -103,6 +105,18 @@ impl Draft {
         self.put(target, name, DraftValue::Text(text.into()))
     }
 
+    /// Sets a secret that comes from a source with this name, and its options.
+    pub fn source(
+        &mut self,
+        target: &Target,
+        name: &str,
+        source: &str,
+        options: Vec<(&'static str, String)>,
+    ) {
+        let words = [("source", source.to_owned())].into_iter().chain(options);
+        self.put(target, name, DraftValue::Source(words.collect()));
+    }
+
     /// Takes a value away.
     pub fn unset(&mut self, target: &Target, name: &str) {
         if let Some((_, lines)) = self.places.get(target).map(|at| &mut self.tables[*at]) {
@@ -133,7 +147,7 @@ impl Draft {
     pub fn text(&self, target: &Target, name: &str) -> Option<&str> {
         match self.value(target, name)? {
             DraftValue::Text(text) => Some(text),
-            DraftValue::Parameters(_) => None,
+            DraftValue::Parameters(_) | DraftValue::Source(_) => None,
         }
     }
 
@@ -264,10 +278,15 @@ fn written(setting: &Setting, value: &DraftValue) -> String {
         }
         DraftValue::Text(text) => toml_text::value(setting, text),
         DraftValue::Parameters(all) => {
-            let all = all.iter().map(|(name, value)| {
-                format!("{} = {}", toml_text::key(name), toml_text::text(value))
-            });
-            format!("{{ {} }}", all.collect::<Vec<_>>().join(", "))
+            inline(all.iter().map(|(name, value)| (name.as_str(), value)))
         }
+        DraftValue::Source(words) => inline(words.iter().map(|(name, value)| (*name, value))),
     }
+}
+
+/// A table in one line.
+fn inline<'a>(all: impl Iterator<Item = (&'a str, &'a String)>) -> String {
+    let all =
+        all.map(|(name, value)| format!("{} = {}", toml_text::key(name), toml_text::text(value)));
+    format!("{{ {} }}", all.collect::<Vec<_>>().join(", "))
 }

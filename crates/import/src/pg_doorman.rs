@@ -286,8 +286,10 @@ fn user(
     reading.section("pools.*.users.*", path, entry.table(), &member);
     match entry.get_text("password") {
         Some(key) if key.starts_with("jwt-pkey-fpath:") => {
-            let text =
-                format!("{name} logs in by a token there, and can't here: give it a password");
+            let text = format!(
+                "{name} logs in by a token there: give it a password, or write a rule jwt with issuer, \
+                 audience and a set of keys (docs/tokens.md)"
+            );
             reading.decides(place, path, text);
             return reading.logins.close(database, &name);
         }

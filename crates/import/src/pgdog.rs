@@ -20,6 +20,9 @@ pub(crate) fn import(file: &Fruit) -> Reading {
     reading.section("general", "general", general.table(), &Target::Globals);
     reading.without_limits();
     globals(&mut reading, general);
+    if let Some(vault) = file.get("vault") {
+        reading.section("vault", "vault", vault.table(), &Target::Globals);
+    }
     if let Some(tcp) = file.get("tcp") {
         reading.section("tcp", "tcp", tcp.table(), &Target::Globals);
     }
@@ -494,8 +497,30 @@ fn login(
     }
 }
 
+/// The source of the password with which servers of a user log in, if it does not stand in the file.
+fn source(entry: &Fruit) -> Option<(&'static str, Vec<(&'static str, String)>)> {
+    let option = |name, key| {
+        let value = entry.get_text(key);
+        value.map(|value| (name, value)).into_iter().collect()
+    };
+    Some(match entry.get_text("server_auth")?.as_str() {
+        "rds_iam" => ("aws-rds", option("region", "server_iam_region")),
+        "azure_workload_identity" => ("azure", Vec::new()),
+        "vault_dynamic" | "vault_static" => ("vault", option("path", "server_vault_path")),
+        _ => return None,
+    })
+}
+
 /// Whom servers log in as. What the database says goes before what the user says.
 fn server_login(reading: &mut Reading, entry: &Fruit, member: &Target, cluster: &Cluster) {
+    if let Some((source, options)) = source(entry) {
+        if let Some(user) = entry.get_text("server_user") {
+            reading.draft.set(member, "server_user", user);
+        }
+        return reading
+            .draft
+            .source(member, "server_password", source, options);
+    }
     let of_database = cluster.target();
     if reading.draft.text(&of_database, "server_user").is_some() {
         // Without a password of its own, the database takes that of the user.

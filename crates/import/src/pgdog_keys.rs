@@ -15,6 +15,7 @@ const fn key(section: &'static str, name: &'static str, meaning: Meaning) -> For
 const GENERAL: &str = "general";
 const DATABASE: &str = "databases";
 const USER: &str = "users";
+const VAULT: &str = "vault";
 
 const CHECKED: Meaning =
     Nothing("idle servers are tested before they are used (server_check_delay)");
@@ -25,10 +26,6 @@ const PARSED: Meaning = Nothing("texts are read at little cost, whatever their n
 const PEERS: Meaning = Lost(
     "processes do not find each other by multicast",
     "[peers] names them",
-);
-const SERVER_TOKENS: Meaning = Decides(
-    "servers are not logged in to by tokens of a cloud or a vault: clients get no server",
-    "a password, or a certificate (sslcert)",
 );
 
 pub(crate) const KEYS: &[ForeignKey] = &[
@@ -75,7 +72,48 @@ pub(crate) const KEYS: &[ForeignKey] = &[
             "http_listen_port has them; trace_endpoint sends traces",
         ),
     ),
-    key("", "vault", SERVER_TOKENS),
+    key("", "vault", Section),
+    key(VAULT, "url", Becomes(&["vault_address"], Plain, None)),
+    key(
+        VAULT,
+        "namespace",
+        Becomes(&["vault_namespace"], Plain, None),
+    ),
+    key(
+        VAULT,
+        "auth_method",
+        Nothing("the role says how Howdah logs in"),
+    ),
+    key(
+        VAULT,
+        "auth_mount",
+        Becomes(&["vault_login_path"], Plain, None),
+    ),
+    key(
+        VAULT,
+        "kubernetes_role",
+        Becomes(&["vault_kubernetes_role"], Plain, None),
+    ),
+    key(
+        VAULT,
+        "kubernetes_jwt_path",
+        Becomes(&["vault_kubernetes_token_file"], Plain, None),
+    ),
+    key(
+        VAULT,
+        "approle_role_id",
+        Becomes(&["vault_role_id"], Plain, None),
+    ),
+    key(
+        VAULT,
+        "approle_secret_id_file",
+        Becomes(&["vault_secret_id_file"], Plain, None),
+    ),
+    key(
+        VAULT,
+        "client_token_ttl",
+        Nothing("Vault's role says how long tokens live"),
+    ),
     key("", "control", Lost("there is no control plane", "")),
     key(
         "",
@@ -694,14 +732,20 @@ pub(crate) const KEYS: &[ForeignKey] = &[
     key(
         USER,
         "server_auth",
-        Read("password; others: see server_iam_region"),
+        Read(
+            "server_password; rds_iam, azure_workload_identity and vault_*: its source aws-rds, azure or vault",
+        ),
     ),
-    key(USER, "server_iam_region", SERVER_TOKENS),
-    key(USER, "server_vault_path", SERVER_TOKENS),
+    key(
+        USER,
+        "server_iam_region",
+        Read("region of the source aws-rds"),
+    ),
+    key(USER, "server_vault_path", Read("path of the source vault")),
     key(
         USER,
         "vault_refresh_percent",
-        Nothing("see server_vault_path"),
+        Nothing("leases are renewed at four fifths"),
     ),
     key(
         USER,

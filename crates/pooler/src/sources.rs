@@ -20,12 +20,40 @@ const REFUSALS_NS: u64 = 5 * SECOND;
 /// What a source has answered.
 #[derive(Debug)]
 pub enum SourceAnswer {
-    /// A value, and how long it is good for, in nanoseconds, if it ends.
-    Value(FetchedValue, Option<u64>),
+    /// A value, and how long it is good for.
+    Value(FetchedValue, Lifetime),
     /// The value is the one that the source gave last.
     Same,
     /// Why there is none.
     Failed(String),
+}
+
+/// How long a value is good for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Lifetime {
+    /// Its life, in nanoseconds; `None`: it has no known end.
+    pub ends: Option<u64>,
+    /// When the source is asked again, in nanoseconds from now; `None`: at four fifths of the life.
+    pub again: Option<u64>,
+}
+
+impl Lifetime {
+    /// A life of so many seconds.
+    pub fn of_seconds(seconds: u64) -> Lifetime {
+        Lifetime {
+            ends: Some(seconds.saturating_mul(SECOND)),
+            again: None,
+        }
+    }
+}
+
+/// A call of a source that is due.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SourceCall {
+    /// The source.
+    pub source: SecretSource,
+    /// PostgreSQL has refused the last value: another one is wanted.
+    pub is_refused: bool,
 }
 
 /// What came of an answer.
@@ -83,7 +111,7 @@ impl SourceKeeper {
             kept.is_asked |= is_asked;
             if let Some(secret) = used.text {
                 // The configuration has just read the file.
-                let value = FetchedValue::Password { user: None, secret };
+                let value = FetchedValue::password(secret);
                 is_news |= kept.take_file(now, value);
             } else {
                 kept.wish(now);
@@ -99,13 +127,16 @@ impl SourceKeeper {
     }
 
     /// The sources to ask now. Each must be answered.
-    pub fn take_due(&mut self, now: Time) -> Vec<SecretSource> {
+    pub fn take_due(&mut self, now: Time) -> Vec<SourceCall> {
         let due = |kept: &KeptSource| !kept.is_asked && kept.next.is_some_and(|next| next <= now);
         let all = self.kept.iter_mut().filter(|(_, kept)| due(kept));
         let all = all.map(|(source, kept)| {
             kept.is_asked = true;
             kept.next = None;
-            source.clone()
+            SourceCall {
+                source: source.clone(),
+                is_refused: kept.is_awaited,
+            }
         });
         all.collect()
     }
@@ -135,13 +166,17 @@ impl SourceKeeper {
             say: failed.then(|| Ok(format!("{source} gives a password again"))),
         };
         match answer {
-            SourceAnswer::Value(value, None)
+            SourceAnswer::Value(value, _)
                 if is_file && !is_awaited && kept.known.value.as_ref() == Some(&value) =>
             {
                 learned.is_news = failed;
                 kept.works();
             }
-            SourceAnswer::Value(value, life) => kept.gives(now, value, life, chance),
+            SourceAnswer::Value(value, life) => {
+                // Who was refused tries even the same value once more.
+                kept.gives(now, value, life, is_awaited);
+                kept.asked_again_after(now, life, chance);
+            }
             SourceAnswer::Same => {
                 learned.is_news = failed || is_awaited;
                 kept.works();
@@ -220,20 +255,29 @@ impl KeptSource {
         true
     }
 
-    fn gives(&mut self, now: Time, value: FetchedValue, life: Option<u64>, chance: u32) {
+    fn gives(&mut self, now: Time, value: FetchedValue, life: Lifetime, is_awaited: bool) {
         self.works();
         let known = &mut self.known;
-        known.generation += 1;
+        // The same value lives longer.
+        let is_same = !is_awaited && known.valid(now.0) == Some(&value);
+        known.generation += u64::from(!is_same);
         known.value = Some(value);
         known.at = now.0;
-        known.until = life.map(|life| now.0.saturating_add(life));
+        known.until = life.ends.map(|life| now.0.saturating_add(life));
         known.calls[0] += 1;
-        self.next = life.map(|life| {
+    }
+
+    /// The next call follows from the life of the value that has just come.
+    fn asked_again_after(&mut self, now: Time, life: Lifetime, chance: u32) {
+        self.next = life.ends.map(|life| {
             // Up to a tenth earlier, so that many processes do not ask at the same moment.
             let early = (life / 10).saturating_mul(u64::from(chance >> 16)) >> 16;
             let after = (life / 5).saturating_mul(4).saturating_sub(early);
             Time(now.0.saturating_add(after.max(FIRST_PAUSE_NS)))
         });
+        if let Some(again) = life.again {
+            self.next = Some(Time(now.0.saturating_add(again.max(FIRST_PAUSE_NS))));
+        }
     }
 
     /// The source has failed no more.
@@ -276,8 +320,8 @@ mod tests {
 
     fn value(text: &str, life: Option<u64>) -> SourceAnswer {
         let secret = Secret::Plain(text.into());
-        let life = life.map(|seconds| seconds * SECOND);
-        SourceAnswer::Value(FetchedValue::Password { user: None, secret }, life)
+        let life = life.map_or_else(Lifetime::default, Lifetime::of_seconds);
+        SourceAnswer::Value(FetchedValue::password(secret), life)
     }
 
     fn failed() -> SourceAnswer {
@@ -287,7 +331,9 @@ mod tests {
     fn asked(keeper: &mut SourceKeeper) -> Time {
         let due = keeper.next_due().unwrap();
         assert_eq!(keeper.take_due(Time(due.0 - 1)), []);
-        assert_eq!(keeper.take_due(due), [command()]);
+        let call = keeper.take_due(due);
+        assert_eq!(call.len(), 1);
+        assert_eq!(call[0].source, command());
         assert_eq!(keeper.take_due(due), [], "one call at a time");
         due
     }
@@ -396,10 +442,10 @@ mod tests {
         let mut keeper = SourceKeeper::default();
         assert!(keeper.set(at(1), uses(file(), Some("a"))));
         assert_eq!(keeper.next_due(), Some(at(3)));
-        assert_eq!(keeper.take_due(at(3)), [file()]);
+        assert_eq!(keeper.take_due(at(3)).len(), 1);
         let learned = keeper.answered(at(3), &file(), SourceAnswer::Same, 0);
         assert!(!learned.is_news);
-        assert_eq!(keeper.take_due(at(5)), [file()]);
+        assert_eq!(keeper.take_due(at(5)).len(), 1);
         let learned = keeper.answered(at(5), &file(), value("b", None), 0);
         assert!(learned.is_news);
         assert_eq!(keeper.fetched().get(&file()).unwrap().generation, 2);

@@ -81,6 +81,11 @@ impl Pooler {
             return;
         }
         server.timer_fired();
+        if server.retires().is_some_and(|at| at <= self.now) {
+            server.lives_as(None);
+            return self.replace(id, "its user ends", out);
+        }
+        self.watch_vanishing(id);
         match self.server_deadline(id) {
             Some((deadline, why)) if deadline <= self.now => self.server_late(id, why, out),
             Some(_) => self.watch_server(id),

@@ -47,7 +47,7 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
             "pooler/src/packing.rs",
             "pooler/src/takeover.rs",
         ],
-        1958,
+        1952,
     ),
     (
         "workers and one pool",
@@ -76,7 +76,7 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
     (
         "sharded databases",
         &["pooler/src/shard", "pooler/src/link/gated.rs"],
-        3354,
+        3357,
     ),
     (
         "tokens and secrets",
@@ -87,11 +87,13 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
             "daemon/src/https.rs",
             "daemon/src/sources",
             "pooler/src/server/secret.rs",
+            "pooler/src/server/user_end.rs",
+            "pooler/src/server/vanishing.rs",
             "pooler/src/sources.rs",
         ],
-        2132,
+        2596,
     ),
-    ("configuration", &["config/src"], 8648),
+    ("configuration", &["config/src"], 8761),
     (
         "hosts and roles",
         &[

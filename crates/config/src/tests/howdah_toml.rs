@@ -401,7 +401,7 @@ fn a_fetched_password_of_a_user_ends_for_clients_and_servers() {
     let source = config.secret_sources().into_keys().next().unwrap();
     let secret = Secret::Plain("new".into());
     let known = FetchedSecret {
-        value: Some(FetchedValue::Password { user: None, secret }),
+        value: Some(FetchedValue::password(secret)),
         until: Some(10),
         ..FetchedSecret::default()
     };
@@ -452,7 +452,7 @@ fn passwords_may_have_sources() {
     // A new value of a file is the user's password, without a reload.
     let secret = Secret::Plain("new".into());
     let known = FetchedSecret {
-        value: Some(FetchedValue::Password { user: None, secret }),
+        value: Some(FetchedValue::password(secret)),
         ..FetchedSecret::default()
     };
     let file = sources.keys().next().unwrap().clone();
@@ -584,7 +584,7 @@ fn mistakes_have_their_place_and_their_remedy() {
         ),
         (
             "[howdah]\n[database.d]",
-            "invalid section \"database\" in configuration (etc/h.toml:2:2): there are [howdah], [databases.NAME], [users.NAME], [hosts.NAME] and [peers.ID]; did you mean databases?\n  2 | database = ...\n    | ^\n",
+            "invalid section \"database\" in configuration (etc/h.toml:2:2): there are [howdah], [databases.NAME], [users.NAME], [hosts.NAME], [peers.ID] and [vault]; did you mean databases?\n  2 | database = ...\n    | ^\n",
         ),
         (
             "[pgbouncer]\npool_mode = 'session'\n[howdah]",

@@ -63,6 +63,7 @@ type Answer = Box<dyn FnOnce(Verdict) + Send>;
 /// The thread that does the checks; it starts with the first check.
 pub struct Authorities {
     resolver: Arc<Resolver>,
+    tokens: Arc<token::TokenChecks>,
     checks: Option<UnboundedSender<(PasswordCheck, Answer)>>,
 }
 
@@ -71,14 +72,20 @@ impl Authorities {
     pub fn new(resolver: Arc<Resolver>) -> Authorities {
         Authorities {
             resolver,
+            tokens: Arc::default(),
             checks: None,
         }
+    }
+
+    /// How old the oldest keys are that tokens are checked with; `None`: there are none.
+    pub fn keys_age(&self) -> Option<Duration> {
+        self.tokens.keys_age()
     }
 
     /// Requests a check. `answer` is called exactly once, on any thread.
     pub fn ask(&mut self, check: PasswordCheck, answer: impl FnOnce(Verdict) + Send + 'static) {
         if self.checks.is_none() {
-            match start(self.resolver.clone()) {
+            match start(self.resolver.clone(), self.tokens.clone()) {
                 Ok(checks) => self.checks = Some(checks),
                 Err(why) => return answer(Err(format!("cannot start a thread: {why}"))),
             }
@@ -92,7 +99,10 @@ impl Authorities {
     }
 }
 
-fn start(resolver: Arc<Resolver>) -> std::io::Result<UnboundedSender<(PasswordCheck, Answer)>> {
+fn start(
+    resolver: Arc<Resolver>,
+    tokens: Arc<token::TokenChecks>,
+) -> std::io::Result<UnboundedSender<(PasswordCheck, Answer)>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS)
@@ -102,7 +112,7 @@ fn start(resolver: Arc<Resolver>) -> std::io::Result<UnboundedSender<(PasswordCh
     let serve = move || {
         runtime.block_on(async {
             let mut lines = HashMap::new();
-            let asker = Arc::new(Asker::new(resolver));
+            let asker = Arc::new(Asker::new(resolver, tokens));
             while let Some((check, answer)) = wanted.recv().await {
                 let line = line(&mut lines, &check.authority);
                 let verdict = in_line(line, check, asker.clone());
@@ -179,16 +189,16 @@ fn in_line(line: Line, check: PasswordCheck, asker: Arc<Asker>) -> impl Future<O
 struct Asker {
     #[cfg(feature = "ldap")]
     directory: ldap::Directory,
-    tokens: token::TokenChecks,
+    tokens: Arc<token::TokenChecks>,
 }
 
 impl Asker {
     #[cfg_attr(not(feature = "ldap"), expect(unused_variables))]
-    fn new(resolver: Arc<Resolver>) -> Asker {
+    fn new(resolver: Arc<Resolver>, tokens: Arc<token::TokenChecks>) -> Asker {
         Asker {
             #[cfg(feature = "ldap")]
             directory: ldap::Directory::new(resolver),
-            tokens: token::TokenChecks::default(),
+            tokens,
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use howdah_daemon::mailbox::{Letter, PostBox};
 use howdah_pooler::config::Globals;
@@ -80,12 +80,13 @@ impl Sampler {
     }
 
     /// A worker has answered. The last answer completes the sample. Further figures of the sample:
-    /// whether new clients are refused, and how many spans were sent and lost.
+    /// whether new clients are refused, how many spans were sent and lost, and how old the oldest keys for
+    /// tokens are.
     pub fn answered(
         &mut self,
         serial: u64,
         holdings: Holdings,
-        (draining, spans): (bool, (u64, u64)),
+        (draining, spans, keys_age): (bool, (u64, u64), Option<Duration>),
         globals: &Globals,
     ) -> Option<Sight> {
         if serial != self.serial || self.awaited == 0 {
@@ -96,7 +97,10 @@ impl Sampler {
         if self.awaited > 0 {
             return None;
         }
-        let process = self.process(draining, spans, globals);
+        let process = Process {
+            keys_age: keys_age.map(|age| age.as_secs_f64()),
+            ..self.process(draining, spans, globals)
+        };
         let holdings = std::mem::take(&mut self.holdings);
         let clients: u64 = holdings.iter().map(|of| u64::from(of.clients)).sum();
         self.rests = clients / CLIENTS_EACH_SECOND;
@@ -120,6 +124,7 @@ impl Sampler {
             late_samples: self.late,
             reload_succeeded: self.reload_succeeded,
             reloaded_at: self.reloaded_at,
+            keys_age: None,
         }
     }
 }

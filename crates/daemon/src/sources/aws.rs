@@ -4,7 +4,7 @@
 use howdah_daemon::driver::socket::clock;
 use howdah_pooler::auth::aws::AwsCredentials;
 use howdah_pooler::config::FetchedValue;
-use howdah_pooler::sources::SourceAnswer;
+use howdah_pooler::sources::{Lifetime, SourceAnswer};
 
 use crate::reload::now;
 
@@ -46,14 +46,10 @@ pub fn answer(
         region: region(),
         zero: now() - (clock().0 / 1_000_000_000).cast_signed(),
     };
-    let nanos = |life: i64| {
-        u64::try_from(life)
-            .unwrap_or(0)
-            .saturating_mul(1_000_000_000)
-    };
-    match life {
-        Some(life) if life <= 0 => SourceAnswer::Failed("the credentials have ended".into()),
-        life => SourceAnswer::Value(value, life.map(nanos)),
+    match life.map(u64::try_from) {
+        Some(Err(_) | Ok(0)) => SourceAnswer::Failed("the credentials have ended".into()),
+        Some(Ok(life)) => SourceAnswer::Value(value, Lifetime::of_seconds(life)),
+        None => SourceAnswer::Value(value, Lifetime::default()),
     }
 }
 

@@ -130,8 +130,11 @@ fn of_json(text: &[u8], now: i64) -> Result<SourceAnswer, String> {
     Ok(answer(id, secret, value("Token"), life))
 }
 
-/// A small file.
-async fn read(path: &str) -> Result<String, String> {
+/// The text of a small file.
+///
+/// # Errors
+/// It can't be read.
+pub(super) async fn read(path: &str) -> Result<String, String> {
     let file = path.to_owned();
     let read = tokio::task::spawn_blocking(move || std::fs::read_to_string(file)).await;
     let text = read.map_err(|why| why.to_string())?;
@@ -153,7 +156,7 @@ mod tests {
                     ("ASIA1", "s/1+")
                 );
                 assert_eq!(credentials.session.as_deref(), Some("t=="));
-                life.map(|life| life / 1_000_000_000)
+                life.ends.map(|life| life / 1_000_000_000)
             }
             other => panic!("{other:?}"),
         }

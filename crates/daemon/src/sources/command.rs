@@ -11,7 +11,7 @@ use howdah_daemon::driver::socket::close_on_exec;
 use howdah_pooler::auth::Secret;
 use howdah_pooler::auth::secret::SecretBytes;
 use howdah_pooler::config::FetchedValue;
-use howdah_pooler::sources::SourceAnswer;
+use howdah_pooler::sources::{Lifetime, SourceAnswer};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, geteuid};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -138,8 +138,8 @@ fn read(printed: SecretBytes) -> Result<SourceAnswer, String> {
     if secret.text().contains('\n') {
         return Err("it prints several lines: write the password alone, or JSON".into());
     }
-    let value = FetchedValue::Password { user: None, secret };
-    Ok(SourceAnswer::Value(value, None))
+    let value = FetchedValue::password(secret);
+    Ok(SourceAnswer::Value(value, Lifetime::default()))
 }
 
 /// The password in JSON. `now` is in seconds since 1970.
@@ -166,9 +166,14 @@ fn read_json(text: &str, now: i64) -> Result<SourceAnswer, String> {
     };
     let life = match end {
         Some(end) if end <= now => return Err("the password that it prints has ended".into()),
-        end => end.map(|end| ((end - now) as u64).saturating_mul(1_000_000_000)),
+        Some(end) => Lifetime::of_seconds((end - now) as u64),
+        None => Lifetime::default(),
     };
-    let value = FetchedValue::Password { user, secret };
+    let value = FetchedValue::Password {
+        user,
+        secret,
+        vanishes: false,
+    };
     Ok(SourceAnswer::Value(value, life))
 }
 
@@ -182,8 +187,8 @@ mod tests {
             false => read(SecretBytes(printed.into())),
         };
         match answer? {
-            SourceAnswer::Value(FetchedValue::Password { user, secret }, life) => {
-                let life = life.map(|life| life / 1_000_000_000);
+            SourceAnswer::Value(FetchedValue::Password { user, secret, .. }, life) => {
+                let life = life.ends.map(|life| life / 1_000_000_000);
                 Ok((user, secret.text().to_owned(), life))
             }
             other => panic!("{other:?}"),

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use howdah_pooler::auth::Secret;
 use howdah_pooler::auth::secret::SecretBytes;
 use howdah_pooler::config::FetchedValue;
-use howdah_pooler::sources::SourceAnswer;
+use howdah_pooler::sources::{Lifetime, SourceAnswer};
 
 use crate::log;
 
@@ -36,8 +36,8 @@ pub fn look(path: &str, before: Option<SeenFile>) -> Result<(SeenFile, SourceAns
         // Somebody is writing. The next look sees the end of that.
         return Err("it changes while it is read".into());
     }
-    let value = FetchedValue::Password { user: None, secret };
-    Ok((now, SourceAnswer::Value(value, None)))
+    let value = FetchedValue::password(secret);
+    Ok((now, SourceAnswer::Value(value, Lifetime::default())))
 }
 
 /// The password in a text, which may end with the end of a line.

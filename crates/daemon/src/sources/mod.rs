@@ -4,8 +4,12 @@
 mod aws;
 #[cfg(feature = "cloud")]
 mod aws_endpoints;
+#[cfg(feature = "cloud")]
+mod clouds;
 pub mod command;
 mod file;
+#[cfg(feature = "cloud")]
+mod vault;
 
 use std::collections::HashMap;
 use std::sync::mpsc;
@@ -13,10 +17,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use howdah_daemon::driver::socket::clock;
+#[cfg(feature = "cloud")]
+use howdah_pooler::config::VaultAccess;
 use howdah_pooler::config::{Config, SecretSource};
 use howdah_pooler::event::Time;
 use howdah_pooler::note::Level;
-use howdah_pooler::sources::{SourceAnswer, SourceKeeper};
+use howdah_pooler::sources::{SourceAnswer, SourceCall, SourceKeeper};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -31,8 +37,18 @@ const BLOCKING_THREADS: usize = 8;
 /// Called with the answer.
 type Hears = Box<dyn FnOnce(SourceAnswer) + Send>;
 
-/// A source to ask, the file of authorities for https, and who hears the answer.
-type Ask = (SecretSource, String, Hears);
+/// A source to ask, whom to trust, and who hears the answer.
+type Ask = (SourceCall, Arc<Outside>, Hears);
+
+/// What the configuration says of those who are asked.
+#[derive(Default)]
+struct Outside {
+    /// The file of authorities for https; empty: the system's.
+    trust: String,
+    /// Where Vault is, if any source needs that.
+    #[cfg(feature = "cloud")]
+    vault: Option<VaultAccess>,
+}
 
 /// The sources that the configuration uses, and the thread that asks them. The thread starts with the
 /// first question.
@@ -41,8 +57,7 @@ pub struct Sources {
     asks: Option<UnboundedSender<Ask>>,
     ear: Ear,
     log: Log,
-    /// The file of authorities for https; empty: the system's.
-    trust: String,
+    outside: Arc<Outside>,
 }
 
 impl Sources {
@@ -53,13 +68,17 @@ impl Sources {
             asks: None,
             ear,
             log,
-            trust: String::new(),
+            outside: Arc::default(),
         }
     }
 
     /// The configuration was read: its sources are asked from now on. Gives it what is known.
     pub fn set(&mut self, config: &mut Config) {
-        self.trust.clone_from(&config.globals.https_ca_file);
+        self.outside = Arc::new(Outside {
+            trust: config.globals.https_ca_file.clone(),
+            #[cfg(feature = "cloud")]
+            vault: VaultAccess::of(&config.globals).ok(),
+        });
         self.keeper.set(clock(), config.secret_sources());
         self.fill(config);
     }
@@ -92,9 +111,9 @@ impl Sources {
 
     /// Asks the sources that are due.
     pub fn ask_due(&mut self) {
-        for source in self.keeper.take_due(clock()) {
-            let (ear, of) = (self.ear.clone(), source.clone());
-            self.ask(source, move |answer| {
+        for call in self.keeper.take_due(clock()) {
+            let (ear, of) = (self.ear.clone(), call.source.clone());
+            self.ask(call, move |answer| {
                 // While the process is ending, nobody receives this.
                 let _ = ear.send(ControlEvent::Sourced(of, answer));
             });
@@ -107,10 +126,10 @@ impl Sources {
         let end = Instant::now() + limit;
         let (answers, heard) = mpsc::channel();
         let answers = Arc::new(Mutex::new(Some(answers)));
-        for source in self.keeper.take_due(clock()) {
+        for call in self.keeper.take_due(clock()) {
             let (answers, ear) = (answers.clone(), self.ear.clone());
-            let of = source.clone();
-            self.ask(source, move |answer| {
+            let of = call.source.clone();
+            self.ask(call, move |answer| {
                 let answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
                 let _ = match &*answers {
                     Some(answers) => answers.send((of, answer)).is_ok(),
@@ -151,7 +170,7 @@ impl Sources {
         self.keeper.refused(clock(), source, generation);
     }
 
-    fn ask(&mut self, source: SecretSource, hears: impl FnOnce(SourceAnswer) + Send + 'static) {
+    fn ask(&mut self, call: SourceCall, hears: impl FnOnce(SourceAnswer) + Send + 'static) {
         if self.asks.is_none() {
             match start() {
                 Ok(asks) => self.asks = Some(asks),
@@ -162,7 +181,7 @@ impl Sources {
             }
         }
         if let Some(asks) = &self.asks
-            && let Err(refused) = asks.send((source, self.trust.clone(), Box::new(hears)))
+            && let Err(refused) = asks.send((call, self.outside.clone(), Box::new(hears)))
         {
             let (_, _, hears) = refused.0;
             let why = "the thread that asks sources has ended";
@@ -183,10 +202,12 @@ fn start() -> std::io::Result<UnboundedSender<Ask>> {
             let asker = Arc::new(Asker {
                 seen: Mutex::default(),
                 commands: Semaphore::new(COMMANDS_AT_ONCE),
+                #[cfg(feature = "cloud")]
+                vault: vault::Vault::default(),
             });
-            while let Some((source, trust, hears)) = wanted.recv().await {
+            while let Some((call, outside, hears)) = wanted.recv().await {
                 let asker = asker.clone();
-                tokio::spawn(async move { hears(asker.ask(source, &trust).await) });
+                tokio::spawn(async move { hears(asker.ask(call, &outside).await) });
             }
         });
     };
@@ -201,17 +222,29 @@ struct Asker {
     /// The files as they were when they were last read.
     seen: Mutex<HashMap<String, file::SeenFile>>,
     commands: Semaphore,
+    #[cfg(feature = "cloud")]
+    vault: vault::Vault,
 }
 
 impl Asker {
-    async fn ask(&self, source: SecretSource, trust: &str) -> SourceAnswer {
-        let answer = match source {
+    async fn ask(&self, call: SourceCall, outside: &Outside) -> SourceAnswer {
+        let answer = match call.source {
             SecretSource::File(path) => self.look(path).await,
             SecretSource::Command(words) => match self.commands.acquire().await {
                 Ok(_turn) => command::run(&words).await,
                 Err(why) => Err(why.to_string()),
             },
-            SecretSource::AwsRds(_) => aws::credentials(trust).await,
+            SecretSource::AwsRds(_) => aws::credentials(&outside.trust).await,
+            #[cfg(feature = "cloud")]
+            SecretSource::Azure(id) => clouds::azure(id.as_deref(), &outside.trust).await,
+            #[cfg(feature = "cloud")]
+            SecretSource::Google => clouds::google(&outside.trust).await,
+            #[cfg(feature = "cloud")]
+            SecretSource::Vault(path) => self.vault.ask(&path, call.is_refused, outside).await,
+            #[cfg(not(feature = "cloud"))]
+            SecretSource::Azure(_) | SecretSource::Google | SecretSource::Vault(_) => {
+                Err("this build asks nobody: build with the Cargo feature cloud".into())
+            }
         };
         answer.unwrap_or_else(SourceAnswer::Failed)
     }

@@ -69,7 +69,8 @@ impl Pooler {
         out: &mut Out,
     ) {
         let client = gone!(self.clients.get(id));
-        let user = client.who.user.clone();
+        let who = client.who.clone();
+        let user = &who.user;
         let method = match demand {
             Demand::Exchange(method) => method,
             Demand::Peer { uid, map } => return self.ask_peer(id, uid, map, found, out),
@@ -84,8 +85,8 @@ impl Pooler {
         let tls = client.tls.clone();
         let asks_sources = self.config.has_sources && found.is_none();
         if asks_sources && !matches!(method, Method::Any | Method::Trust) {
-            let front = self.front(&client.who.database);
-            if let Some(why) = self.config.lacks_listed(front, &user, self.now.0) {
+            let front = self.front(&who.database);
+            if let Some(why) = self.config.lacks_listed(front, user, self.now.0) {
                 let why = format!("no password of the user: {why}");
                 self.note_client(Level::Warning, id, &why, out);
                 return self.disconnect(id, Fault::PasswordAway, out);
@@ -98,25 +99,18 @@ impl Pooler {
         let blank = Secret::Plain(String::new());
         let known = match &found {
             // A user only in the section [users] can't log in.
-            None => {
-                let database = self
-                    .clients
-                    .get(id)
-                    .map(|client| client.who.database.clone());
-                self.listed(&database.unwrap_or_default(), &user)
-            }
+            None => self.listed(&who.database, user),
             Some(LookedUp::User(secret)) => Some(secret.as_ref()),
             Some(LookedUp::Nobody) => None,
         };
         let secret = known.map(|secret| secret.unwrap_or(&blank));
-        let database = self.clients.at(id).who.database.clone();
         let second = match found {
-            None => self.config.second_secret(&database, &user),
+            None => self.config.second_secret(&who.database, user),
             Some(_) => None,
         };
         let (exchange, step) = ClientLogin::start(&ClientLoginSetup {
             method,
-            user: &user,
+            user,
             secret,
             second,
             iterations: self.config.globals.scram_iterations,

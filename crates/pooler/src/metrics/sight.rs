@@ -49,6 +49,8 @@ pub struct Process {
     pub reload_succeeded: bool,
     /// The time of the last reload or the start that succeeded, in seconds since 1970.
     pub reloaded_at: f64,
+    /// The age of the oldest keys that tokens are checked with, in seconds.
+    pub keys_age: Option<f64>,
 }
 
 /// Counts of working servers, one count for each second in which clients waited.

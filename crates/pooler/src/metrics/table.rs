@@ -246,6 +246,16 @@ pub(super) static METRICS: &[Metric] = &[
         "The least part of its life that a fetched secret has left. New ones are fetched at a fifth.",
     ),
     metric(
+        "howdah_token_keys_age_seconds",
+        Gauge,
+        ProcessBy("which", |s| {
+            let age = s.process.keys_age.map(|age| ("oldest", age));
+            age.into_iter().collect()
+        }),
+        "How old the oldest keys are that clients' tokens are checked with. They are fetched when somebody logs \
+         in, and serve for a day at most.",
+    ),
+    metric(
         "howdah_late_samples_total",
         Counter,
         Process(|s| s.process.late_samples as f64),

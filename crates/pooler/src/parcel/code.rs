@@ -29,6 +29,7 @@ use crate::roster::fact::HostReport;
 use crate::roster::lore::{HostLore, ListLore, RosterLore};
 use crate::roster::view::Instance;
 use crate::server::ServerParcel;
+use crate::server::user_end::VanishingUser;
 use crate::session::settings::{Maybe, Settings, at_login};
 use crate::statement::{Constants, Named, Shape, Statement, StatementDescription};
 use crate::tls::{AlternativeName, PeerCertificate, TlsFacts};
@@ -389,6 +390,9 @@ impl Writer {
         self.byte(server.served.into());
         self.byte(server.followed.into());
         self.maybe(server.instance, |w, instance| w.number(instance.0));
+        self.maybe(server.vanishing.as_ref(), |w, user| {
+            w.number(user.retires().0)
+        });
     }
 
     fn client(&mut self, client: &Passenger) {
@@ -784,6 +788,7 @@ impl Reader<'_> {
             followed: self.flag()?,
             standby: None,
             instance: self.maybe(Self::number)?.map(Instance),
+            vanishing: self.maybe(Self::time)?.map(VanishingUser::until),
             welcome: None,
             epoch: u64::MAX,
         })

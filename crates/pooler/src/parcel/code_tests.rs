@@ -19,6 +19,7 @@ use crate::roster::fact::HostReport;
 use crate::roster::lore::{HostLore, ListLore, RosterLore};
 use crate::roster::view::Instance;
 use crate::server::ServerParcel;
+use crate::server::user_end::VanishingUser;
 use crate::statement::{Constants, Named, Shape, Statement, StatementDescription};
 use crate::tls::{AlternativeName, PeerCertificate, TlsFacts};
 
@@ -81,6 +82,7 @@ fn freight() -> Freight {
         since: Time(2),
         standby: None,
         instance: Some(Instance(77)),
+        vanishing: Some(VanishingUser::until(Time(9))),
         welcome: None,
         epoch: u64::MAX,
     };

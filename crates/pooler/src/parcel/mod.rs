@@ -21,6 +21,7 @@ use crate::pool::key::PoolKey;
 use crate::reads::mark::ReadMark;
 use crate::roster::lore::RosterLore;
 use crate::roster::view::Instance;
+use crate::server::user_end::VanishingUser;
 use crate::socket::LooseSocket;
 use crate::statement::{Named, Shape, Statement};
 use crate::tls::TlsFacts;
@@ -215,6 +216,8 @@ pub struct ServerParcel {
     /// The standby that it is mature for ([`crate::reads`]). In a successor, too: what is known of
     /// standbys there is younger than the server.
     pub instance: Option<Instance>,
+    /// Its user, if that vanishes. A successor gets the time alone: nobody renews the user any more.
+    pub vanishing: Option<Box<VanishingUser>>,
     /// The parameters that PostgreSQL reported at the last login of the pool.
     pub welcome: Option<Welcome>,
     /// The number of the last RECONNECT or similar order that it obeyed.

@@ -349,6 +349,11 @@ impl Pooler {
         let tracked = server.session.params.clone();
         server.tells_standby(standby::among(&parameters));
         self.secret_served(fetched.as_ref());
+        if let Some(fetched) = &fetched {
+            let mut share = [0; 2];
+            self.random.fill_bytes(&mut share);
+            self.note_vanishing(id, fetched, u16::from_ne_bytes(share));
+        }
         if !self.host_serves(id, out) {
             return;
         }

@@ -24,12 +24,15 @@ pub mod state;
 pub mod task;
 mod times;
 mod travel;
+pub mod user_end;
+mod vanishing;
 
 pub use crate::parcel::ServerParcel;
 pub(crate) use connection::ServerConnection;
 pub use ending::Ending;
 pub use state::{Reservation, ServerState};
 pub(crate) use times::ServerTimes;
+pub use user_end::VanishingUser;
 
 use std::sync::Arc;
 
@@ -105,6 +108,8 @@ pub struct Server {
     pub(crate) makes_room_for: Option<(WorkerId, Arc<PoolKey>)>,
     /// The server has one client only (replication).
     reserved: Option<Box<Reservation>>,
+    /// The server's user, if that vanishes.
+    vanishing: Option<Box<VanishingUser>>,
     /// When things last happened.
     pub(crate) times: ServerTimes,
     /// When the server's timer entry is due; 0 for none.
@@ -124,6 +129,23 @@ impl Server {
             return None;
         }
         self.statements.confirmed(statement)
+    }
+
+    /// When the server must be replaced because its user vanishes.
+    pub(crate) fn retires(&self) -> Option<Time> {
+        self.vanishing.as_ref().map(|user| user.retires())
+    }
+
+    /// The server's user, if that vanishes; otherwise `None`.
+    pub(crate) fn lives_as(&mut self, user: Option<Box<VanishingUser>>) {
+        self.vanishing = user;
+    }
+
+    /// The user may live longer.
+    pub(crate) fn renews_user(&mut self, fetched: &crate::config::Fetched) {
+        if let Some(user) = &mut self.vanishing {
+            user.renew(fetched);
+        }
     }
 
     /// True if the connection uses TLS.
@@ -157,6 +179,7 @@ impl Server {
             cancels: Cancels::default(),
             standby: None,
             instance: None,
+            vanishing: None,
             valve: Valve::default(),
             permitted: false,
             makes_room_for: None,

@@ -70,6 +70,7 @@ impl Pooler {
             followed: self.logins.at(server.login).terms.tracking != Tracking::Nothing,
             standby: server.standby,
             instance: server.instance,
+            vanishing: server.vanishing,
             welcome: None,
             epoch: self.janitor.epoch(),
         })
@@ -125,11 +126,13 @@ impl Pooler {
             // A server from the predecessor process comes without this value.
             standby: parcel.standby.or(known),
             instance: parcel.instance,
+            vanishing: parcel.vanishing,
             permitted: true,
             times: ServerTimes::new(parcel.connected, now),
             ending: stale.then_some(Ending::Ordered("database configuration changed")),
             ..Server::blank((login_id, pool_id), connection, self.seeded, now)
         });
+        self.watch_vanishing(id);
         let login = self.logins.at_mut(login_id);
         for key in keys {
             login.keepers.note(key, id);

@@ -129,7 +129,7 @@ impl Pooler {
         let known = known.ok_or_else(lacks)?;
         let fetched = Some((source.clone(), known.generation));
         match (known.valid(self.now.0).ok_or_else(lacks)?, source) {
-            (FetchedValue::Password { user, secret }, _) => Ok(LoginSecret {
+            (FetchedValue::Password { user, secret, .. }, _) => Ok(LoginSecret {
                 secret: Some(secret.clone()),
                 user: user.clone(),
                 fetched,
@@ -265,6 +265,7 @@ impl Pooler {
     /// clients get the error.
     pub(crate) fn new_secrets(&mut self, config: Arc<Config>, out: &mut Out) {
         self.config = config;
+        self.renew_vanishing();
         for id in self.logins.ids() {
             let login = self.logins.at_mut(id);
             login.relist(&self.config);

@@ -23,6 +23,9 @@ impl Pooler {
 
     fn map_in_force(&self, database: &str) -> Option<&Arc<ShardMap>> {
         let kept = self.maps.get(database).map(|kept| &kept.map);
+        if !self.config.has_shards {
+            return kept;
+        }
         kept.or_else(|| self.config.databases.get(database)?.sharding.as_ref())
     }
 

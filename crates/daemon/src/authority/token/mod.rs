@@ -92,6 +92,15 @@ impl TokenChecks {
         }
     }
 
+    /// How old the oldest keys are that tokens are checked with; `None`: there are none.
+    pub fn keys_age(&self) -> Option<Duration> {
+        let issuers = self.issuers.lock().unwrap_or_else(PoisonError::into_inner);
+        let ages = issuers.values().filter_map(|issuer| issuer.known().at);
+        ages.map(|at| at.elapsed())
+            .filter(|age| *age < LONGEST)
+            .max()
+    }
+
     fn issuer(&self, rules: &TokenRules) -> Arc<Issuer> {
         let mut issuers = self.issuers.lock().unwrap_or_else(PoisonError::into_inner);
         let name = (rules.keys.clone(), rules.issuer.clone());
