@@ -212,6 +212,8 @@ pub struct Speaker<'a> {
     asks: bool,
     /// The number of the open transaction block, of a client of a sharded database.
     block: Option<u32>,
+    /// It says its shard.
+    hinted: bool,
 }
 
 impl<'a> Speaker<'a> {
@@ -233,6 +235,7 @@ impl<'a> Speaker<'a> {
             batch: Vec::new(),
             asks: false,
             block: None,
+            hinted: false,
         }
     }
 

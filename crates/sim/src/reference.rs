@@ -438,7 +438,8 @@ fn sqlstate(message: &[u8]) -> Option<&[u8]> {
 fn is_refused_alike(expected: &[u8], message: &[u8]) -> bool {
     let same = sqlstate(expected).filter(|state| Some(*state) == sqlstate(message));
     let fields = |message: &[u8]| Fields::new(&message[HEADER..]).message().to_vec();
-    let is_alike = same.is_some_and(|state| state == b"42601" || fields(expected) == REFUSED.as_bytes());
+    let is_alike =
+        same.is_some_and(|state| state == b"42601" || fields(expected) == REFUSED.as_bytes());
     // A statement of a failed transaction may be refused for two reasons.
     let failed = sqlstate(expected) == Some(b"25P02");
     let reasons = [&b"0A000"[..], b"22023", b"25001", b"42601"];

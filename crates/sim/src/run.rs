@@ -166,7 +166,8 @@ impl Play {
         postgres.wishes = scenario.wishes();
         postgres.readers = scenario.readers();
         postgres.single_readers = scenario.single_readers();
-        postgres.map = scenario.sharding.clone().map(MapInForce::new);
+        let map = |sharding| MapInForce::new(sharding, scenario.loses_shards());
+        postgres.map = scenario.sharding.clone().map(map);
         let mishaps = Mishaps::plan(&scenario, &postgres.hosts, &mut borrowed);
         borrowed.listen(front.clone());
         let (now, brief) = (borrowed.now, format!("{scenario:?}"));

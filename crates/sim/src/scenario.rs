@@ -502,6 +502,8 @@ impl Scenario {
             ..first.clone()
         };
         self.databases = (0..shards).map(of).collect();
+        // Who holds the last permits may wait for a catalogue, which needs one.
+        self.user_most = 0;
         self.clients += chance.within(0..=6);
         self.units += chance.within(0..=12);
         if self.faults.orders > 0 {
@@ -511,7 +513,8 @@ impl Scenario {
 
     /// Statements may be refused, because a shard can't be reached or serves nobody.
     pub fn loses_shards(&self) -> bool {
-        !self.strict_limits || self.faults.orders > 0
+        let is_bounded = self.databases.iter().any(|of| of.most > 0);
+        !self.strict_limits || self.faults.orders > 0 || is_bounded
     }
 
     /// Some runs are about LISTEN and NOTIFY.

@@ -84,6 +84,8 @@ pub struct Place {
     pub key: Key,
     /// It reads rows of the table, and has no key.
     pub is_open: bool,
+    /// It has a key, and its client says a shard: without a catalogue, that decides.
+    pub is_hinted: bool,
     /// Its comment is a hint: this shard.
     pub said: Option<u8>,
     /// Its client knows that this shard must run it.
@@ -121,6 +123,7 @@ impl Place {
                 None => Key::Nothing,
             },
             is_open: key.is_none() && text.contains("from items"),
+            is_hinted: text.contains(" hinted "),
             said: after("/*howdah.shard='d").and_then(|shard| shard.parse().ok()),
             shard: after(" at ").and_then(|shard| shard.parse().ok()),
             block: after(" block ").and_then(|block| block.parse().ok()),
@@ -149,18 +152,21 @@ pub struct MapInForce {
     is_paused: bool,
     /// RESUME brings the map of the file.
     is_due: bool,
+    /// Shards may be lost, and their catalogues with them.
+    forgives: bool,
     /// The clients of the sharded database.
     pub clients: BTreeSet<u32>,
 }
 
 impl MapInForce {
     /// The first map.
-    pub fn new(sharding: Sharding) -> MapInForce {
+    pub fn new(sharding: Sharding, forgives: bool) -> MapInForce {
         MapInForce {
             in_force: sharding.in_file,
             sharding,
             is_paused: false,
             is_due: false,
+            forgives,
             clients: BTreeSet::new(),
         }
     }
@@ -189,6 +195,7 @@ impl MapInForce {
         let Placed {
             token, place, key, ..
         } = placed;
+        let key = key.filter(|_| !(place.is_hinted && self.forgives));
         let home = key.map(|key| self.sharding.homes[self.in_force][usize::from(key)]);
         for (shard, why) in [(home, "its key"), (place.shard, "its client")] {
             if let Some(shard) = shard.filter(|shard| format!("d{shard}") != database) {

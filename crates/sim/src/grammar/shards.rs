@@ -73,6 +73,9 @@ impl Speaker<'_> {
     /// The remark of a statement: how it runs, and what its client knows for sure.
     fn remark(&self, how: &str, shard: Option<u8>) -> String {
         let mut remark = how.to_string();
+        if self.hinted {
+            remark += " hinted ";
+        }
         if self.tongue.sure {
             if let Some(shard) = shard {
                 remark += &format!(" at {shard} ");
@@ -312,6 +315,7 @@ impl Speaker<'_> {
     fn hinted_block(&mut self) {
         let shard = self.chance.within(0..=1) as u8;
         self.run(&format!("set local howdah.shard='d{shard}'"));
+        self.hinted = true;
         for _ in 0..self.chance.within(1..=2) {
             match self.chance.within(0..=3) {
                 0 => self.keyed(None),
@@ -320,6 +324,7 @@ impl Speaker<'_> {
             }
         }
         self.close_block();
+        self.hinted = false;
         if self.chance.once_in(2) {
             self.open("", None);
         }
@@ -336,6 +341,7 @@ impl Speaker<'_> {
             return self.run("set howdah.shard='d7'");
         }
         self.run(&format!("set howdah.shard='d{shard}'"));
+        self.hinted = true;
         for _ in 0..self.chance.within(1..=3) {
             match self.chance.within(0..=4) {
                 0 => self.keyed(None),
@@ -357,6 +363,7 @@ impl Speaker<'_> {
         let reset = ["reset howdah.shard", "reset howdah.shard", "discard all"];
         let reset = reset[self.chance.within(0..=2)];
         self.run(reset);
+        self.hinted = false;
     }
 
     /// Nothing says the shard.

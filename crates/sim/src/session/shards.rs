@@ -123,6 +123,8 @@ impl Sense {
             if place.is_open && hint.is_none() {
                 return Err(refused("0A000"));
             }
+            // What the transaction has done is perhaps not read, and may change what names mean.
+            self.is_unsure |= hint.is_none() && self.at == Site::Somewhere;
             return Ok(hint);
         };
         let home = match self.sharding.home(key) {
@@ -130,6 +132,11 @@ impl Sense {
             None => Site::Key(key),
         };
         match hint.map(|hint| hint.is(home)) {
+            // Without a catalogue the hint decides.
+            Some(Some(false)) if self.forgives => {
+                self.is_unsure = true;
+                return Ok(Some(Site::Somewhere));
+            }
             Some(Some(false)) => return Err(refused("0A000")),
             Some(None) => self.is_unsure = true,
             Some(Some(true)) | None => {}
@@ -153,8 +160,10 @@ impl Sense {
             let site = Site::Shard(shard);
             match self.at.is(site) {
                 Some(false) => return Err(refused("0A000")),
-                None => self.is_unsure = self.at != Site::Nowhere,
-                Some(true) => {}
+                None if self.at != Site::Nowhere && self.hears == Some("0A000") => {
+                    return Err(refused("0A000"));
+                }
+                _ => {}
             }
             // PostgreSQL gets the SET if the transaction has a server. If it has none, the next
             // statement goes there.
@@ -216,14 +225,18 @@ impl Session {
 
     /// The next reply is a refusal of the group that begins with these messages: Howdah looks at all of
     /// a group before it gets a server. True if the group is refused indeed.
-    pub fn refuses_group<'a>(
-        &mut self,
-        messages: impl Iterator<Item = (u8, &'a [u8])>,
-    ) -> bool {
+    pub fn refuses_group<'a>(&mut self, messages: impl Iterator<Item = (u8, &'a [u8])>) -> bool {
         let heard = self.sense.as_ref().and_then(|sense| sense.hears);
         let Some(heard) = heard else { return false };
+        let mut unnamed = false;
+        let messages = messages.inspect(|(tag, body)| {
+            unnamed |= *tag == frontend::PARSE && body.first() == Some(&0);
+        });
         if !self.is_group_refused(messages, heard) {
             return false;
+        }
+        if unnamed {
+            self.statements.remove(&b""[..]);
         }
         self.fail(&refused(heard));
         true
@@ -242,7 +255,9 @@ impl Session {
         for (tag, body) in messages {
             let refused = match tag {
                 frontend::PARSE => {
-                    let Some((name, rest)) = cstr(body) else { break };
+                    let Some((name, rest)) = cstr(body) else {
+                        break;
+                    };
                     let text = cstr(rest).map_or(&[][..], |(text, _)| text);
                     let sql = Sql::read(&String::from_utf8_lossy(text));
                     let dead = self.block == Block::Failed && !sql.is_exit();
@@ -252,7 +267,9 @@ impl Session {
                 frontend::BIND => {
                     let Some(bind) = Bind::read(body) else { break };
                     let known = || self.statements.get(bind.name).map(|of| &of.sql);
-                    let Some(sql) = parsed.get(bind.name).or_else(known) else { break };
+                    let Some(sql) = parsed.get(bind.name).or_else(known) else {
+                        break;
+                    };
                     let result = match sql {
                         Sql::Set(name, value, local) if name == "howdah.shard" => {
                             sense.sets(value, *local, in_block)
