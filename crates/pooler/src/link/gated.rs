@@ -45,6 +45,11 @@ impl Upstream<'_> {
             if is_over {
                 sharded.transaction_is_over();
             }
+            let may_go = is_over || sharded.transaction.is_guessed();
+            if may_go && !self.client.is_pinned() && !self.server.inbox.at_boundary() {
+                // The client must not leave its server in the middle of a notice.
+                return Err(self.stall());
+            }
         }
         self.gate_group(chunk, header)?;
         let refused = match header.tag {
