@@ -313,11 +313,17 @@ impl Upstream<'_> {
                 (decision, reader.noted)
             }
         };
-        if let Decision::NeedsCatalogue { unknown } = decision {
-            return Err(Flow::NeedCatalogue { unknown });
-        }
-        if sharded.has_guessed_wrong(&decision, at) && self.may_leave() {
-            return Err(Flow::NeedShard);
+        let goes_elsewhere = decision.must_be_at().is_some_and(|must| at != Some(must));
+        match decision {
+            // Without a server the client is placed anew, or waits.
+            Decision::NeedsCatalogue { .. } if self.rests() => return Err(Flow::NeedShard),
+            Decision::NeedsCatalogue { unknown } => return Err(Flow::NeedCatalogue { unknown }),
+            // It got its server for an earlier statement, which was cancelled before it ran.
+            _ if goes_elsewhere && self.rests() => return Err(Flow::NeedShard),
+            _ if sharded.has_guessed_wrong(&decision, at) && self.may_leave() => {
+                return Err(Flow::NeedShard);
+            }
+            _ => {}
         }
         let fits = sharded.fits(&decision, at);
         let is_elsewhere = !matches!(decision, Decision::Refused(_)) && fits.is_err();
@@ -351,6 +357,15 @@ impl Upstream<'_> {
         self.out.send_with(to, |buf| write::empty(buf, tag::SYNC));
         self.push(Entry::swallow(Reply::Sync));
         Err(self.stall())
+    }
+
+    /// True if nothing is open on the server.
+    fn rests(&self) -> bool {
+        let server = &*self.server;
+        server.status == Status::Idle
+            && !server.link.is_owed()
+            && !server.link.group_open()
+            && !self.client.is_pinned()
     }
 
     /// True if nothing but the transaction is open on the server.
