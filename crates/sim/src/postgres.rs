@@ -545,6 +545,8 @@ impl Postgres {
                 let ailment = AILMENTS[world.chance.within(0..=AILMENTS.len() - 1)];
                 process.session.ailment = befalls.then_some(ailment);
             }
+            let forgives = self.map.as_ref().is_some_and(MapInForce::forgives);
+            process.session.refuses_begin = forgives && world.chance.once_in(6);
             let shown = host.has_role.then(|| host.position(&world.wal.borrow()));
             process.session.shows = shown;
             let before = self.journal.len();

@@ -185,7 +185,9 @@ impl Reference {
                 }
                 let kept_off = is_kept_off(message) && self.session.refuse_to_keep();
                 let forgotten = is_forgotten(message) && self.session.forget_number();
-                let placed = self.session.is_sharded() && is_refused_alike(&expected, message);
+                let placed = self.session.is_sharded()
+                    && (is_refused_alike(&expected, message)
+                        || self.had_failed && is_begin_refused(&expected, message));
                 if expected == message
                     || unparsed
                     || lost
@@ -444,6 +446,13 @@ fn is_refused_alike(expected: &[u8], message: &[u8]) -> bool {
     let failed = sqlstate(expected) == Some(b"25P02");
     let reasons = [&b"0A000"[..], b"22023", b"25001", b"42601"];
     is_alike || failed && sqlstate(message).is_some_and(|state| reasons.contains(&state))
+}
+
+/// In a failed transaction: Howdah sends a BEGIN for what ends it, and that is refused. Or it looks for
+/// the state of the transaction first.
+fn is_begin_refused(expected: &[u8], message: &[u8]) -> bool {
+    let other = [&b"0A000"[..], b"25P02"];
+    sqlstate(expected).is_some() && sqlstate(message).is_some_and(|state| other.contains(&state))
 }
 
 /// In a failed transaction, a server can't parse a statement that it lacks. So the client can't

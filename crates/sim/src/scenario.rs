@@ -507,7 +507,11 @@ impl Scenario {
         self.clients += chance.within(0..=6);
         self.units += chance.within(0..=12);
         if self.faults.orders > 0 {
-            self.excuses.push("database \"whole\" is disabled");
+            self.excuses.extend([
+                "database \"whole\" is disabled",
+                "database \"d1\" is disabled",
+                "database \"d2\" is disabled",
+            ]);
         }
     }
 

@@ -120,6 +120,8 @@ pub struct Session {
     pub sense: Option<Sense>,
     /// The second parameter of the portal that runs.
     key: Option<u8>,
+    /// BEGIN of a serializable transaction is refused.
+    pub refuses_begin: bool,
     /// A savepoint whose name the transaction has twice.
     pub doubled: Option<String>,
     /// The replies.
@@ -210,6 +212,7 @@ impl Session {
             forgettable: None,
             sense: None,
             key: None,
+            refuses_begin: false,
             doubled: None,
             bound: None,
             statements: BTreeMap::new(),
@@ -672,6 +675,9 @@ impl Session {
     /// Runs a statement that changes the session.
     fn command(&mut self, sql: &Sql) -> Result<String, Fault> {
         Ok(match sql {
+            Sql::Begin(modes) if modes.serializable && self.refuses_begin => {
+                return Err(("0A000", "no transaction begins now".into()));
+            }
             Sql::Begin(modes) => {
                 self.set_modes(*modes)?;
                 if self.block == Block::None {

@@ -171,6 +171,11 @@ impl MapInForce {
         }
     }
 
+    /// A late BEGIN, and what waits for a catalogue, may be refused.
+    pub fn forgives(&self) -> bool {
+        self.forgives
+    }
+
     /// PAUSE of the database was answered.
     pub fn pause(&mut self) {
         self.is_paused = true;

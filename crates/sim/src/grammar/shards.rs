@@ -195,7 +195,8 @@ impl Speaker<'_> {
             if self.chance.once_in(2) {
                 self.await_answers();
             }
-            if name.is_empty() && !self.tongue.unnamed {
+            // A failed transaction does not parse it.
+            if name.is_empty() && (self.block.is_some() || !self.tongue.unnamed) {
                 self.parse(&name, text);
             }
         }
