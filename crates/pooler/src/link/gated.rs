@@ -92,10 +92,15 @@ impl Upstream<'_> {
             self.leave_group()?;
         }
         if let Some(ShardedText::Set { .. } | ShardedText::Reset(_) | ShardedText::Show(_)) = &read
-            && let Some(text) = text
-            && self.answer_kept(chunk, header, text)
         {
-            return Ok(true);
+            if self.rests() {
+                return Err(Flow::NeedShard);
+            }
+            if let Some(text) = text
+                && self.answer_kept(chunk, header, text)
+            {
+                return Ok(true);
+            }
         }
         let refused = match read {
             Some(ShardedText::Set {
