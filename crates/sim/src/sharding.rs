@@ -84,7 +84,8 @@ pub struct Place {
     pub key: Key,
     /// It reads rows of the table, and has no key.
     pub is_open: bool,
-    /// It has a key, and its client says a shard: without a catalogue, that decides.
+    /// It has a key, and its client may say a shard. That decides without a catalogue, and where the
+    /// transaction has changed what names mean.
     pub is_hinted: bool,
     /// Its comment is a hint: this shard.
     pub said: Option<u8>,
@@ -200,7 +201,7 @@ impl MapInForce {
         let Placed {
             token, place, key, ..
         } = placed;
-        let key = key.filter(|_| !(place.is_hinted && self.forgives));
+        let key = key.filter(|_| !place.is_hinted);
         let home = key.map(|key| self.sharding.homes[self.in_force][usize::from(key)]);
         for (shard, why) in [(home, "its key"), (place.shard, "its client")] {
             if let Some(shard) = shard.filter(|shard| format!("d{shard}") != database) {

@@ -325,7 +325,8 @@ impl Speaker<'_> {
             }
         }
         self.close_block();
-        self.hinted = false;
+        // What takes the hint back may be cancelled.
+        self.hinted = !self.tongue.sure;
         if self.chance.once_in(2) {
             self.open("", None);
         }
@@ -364,7 +365,8 @@ impl Speaker<'_> {
         let reset = ["reset howdah.shard", "reset howdah.shard", "discard all"];
         let reset = reset[self.chance.within(0..=2)];
         self.run(reset);
-        self.hinted = false;
+        // What takes the hint back may be cancelled.
+        self.hinted = !self.tongue.sure;
     }
 
     /// Nothing says the shard.

@@ -132,8 +132,8 @@ impl Sense {
             None => Site::Key(key),
         };
         match hint.map(|hint| hint.is(home)) {
-            // Without a catalogue the hint decides.
-            Some(Some(false)) if self.forgives => {
+            // Without a catalogue the hint decides, and where names may mean something else.
+            Some(Some(false)) if self.forgives || self.at == Site::Somewhere => {
                 self.is_unsure = true;
                 return Ok(Some(Site::Somewhere));
             }
