@@ -8,6 +8,7 @@ use crate::config::SessionAttrs;
 use crate::event::{ClientId, ServerId, Time};
 use crate::login::key::LoginKey;
 use crate::pool::fit::wish;
+use crate::pool::key::Purpose;
 use crate::pool::target::TargetName;
 use crate::pooler::Pooler;
 use crate::roster::view::{HostStanding, View};
@@ -142,10 +143,13 @@ pub struct Linked {
 
 impl Pooler {
     /// The clients that wait for servers, in the order in which they get one. Replication clients
-    /// are left out: they get servers of their own.
+    /// are left out: they get servers of their own. Clients that wait to be placed need none yet.
     pub fn waiters(&self) -> Vec<Waiter> {
         let mut waiters = Vec::new();
         for (_, pool) in self.pools.iter() {
+            if pool.key.purpose == Purpose::Placing {
+                continue;
+            }
             for (client, since) in pool.waiting.iter() {
                 let waits = |c: &client::Client| {
                     matches!(c.state(), ClientState::Waiting(_)) && !c.is_replicating()

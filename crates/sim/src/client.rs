@@ -16,8 +16,9 @@ use crate::journal::Journal;
 use crate::postgres::{CRASHED, UNASKED};
 use crate::reference::{Message, Reference};
 use crate::seen::{READS_BACK, Seen};
-use crate::session::{Keeping, Session};
+use crate::session::{Keeping, Sense, Session};
 use crate::settings::{KNOWN, Settings, position};
+use crate::sharding::Sharding;
 use crate::story::{Who, words};
 use crate::tls::ToySession;
 use crate::view::View;
@@ -68,6 +69,8 @@ pub struct Wish {
     pub eager: bool,
     /// The minor version of the client's protocol.
     pub minor: u16,
+    /// The shards of its database, and whether they may be lost.
+    pub shards: Option<(Sharding, bool)>,
 }
 
 /// Whether and how a client begins TLS.
@@ -143,13 +146,15 @@ impl Client {
         let view = View::of_reference(world.catalog(&wish.database), wish.id, wish.renamed);
         let mut session = Session::new(reference_settings(&wish), view);
         session.keeping = wish.keeping;
+        let sense = wish.shards.clone();
+        session.sense = sense.map(|(sharding, forgives)| Sense::new(sharding, forgives));
         session.shows = wish.has_roles.then_some(Position::UNKNOWN);
         let mut hearing = Hearing::new(wish.id, world.board(&wish.database));
         let latin = wish.asks.iter().any(|(name, _)| name == "client_encoding");
         hearing.own_are_known = wish.own_are_known && !latin;
         hearing.may_end = world.excuses.texts.contains(&LISTENER_LOST);
         let seen = Seen::new(wish.is_fresh.then(|| world.wal.clone()));
-        let uncertain = wish.cancellable || wish.schema || wish.reads;
+        let uncertain = wish.cancellable || wish.schema || wish.reads || wish.shards.is_some();
         let reference = Reference::new(session, (hearing, seen), uncertain, wish.heals);
         Client {
             wish,
@@ -179,6 +184,11 @@ impl Client {
     /// The client's number.
     pub fn id(&self) -> u32 {
         self.wish.id
+    }
+
+    /// True if the client asks for this database.
+    pub fn is_of(&self, database: &str) -> bool {
+        self.wish.database == database
     }
 
     /// The client has ended.

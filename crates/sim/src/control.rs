@@ -21,6 +21,7 @@ use howdah_wire::tag::{backend, frontend};
 use howdah_wire::write;
 
 use crate::postgres::{Paused, Postgres};
+use crate::sharding::{MapInForce, NAME};
 use crate::story::{Who, words};
 use crate::verdict;
 use crate::world::{Read, SocketId, World};
@@ -434,6 +435,9 @@ impl Admin {
         match order.split_once(' ').unwrap_or((order, "")) {
             ("PAUSE", "") => postgres.paused.all = true,
             ("PAUSE", database) => {
+                if let Some(map) = postgres.map.as_mut().filter(|_| database == NAME) {
+                    map.pause();
+                }
                 postgres.paused.databases.insert(database.into());
             }
             ("KILL", database) => {
@@ -464,6 +468,7 @@ impl Admin {
         write::query(&mut self.out, text.as_bytes());
         if text.starts_with("RESUME") {
             postgres.paused = Paused::default();
+            postgres.map.iter_mut().for_each(MapInForce::resume);
         }
         self.awaits = Some(text);
         self.asked = now;

@@ -5,6 +5,7 @@ mod channels;
 mod objects;
 mod reads;
 mod schema;
+mod shards;
 
 use std::collections::VecDeque;
 
@@ -74,6 +75,8 @@ pub struct Tongue {
     pub reads_by_default: bool,
     /// Single reads may run at standbys.
     pub single: bool,
+    /// The database is sharded.
+    pub sharded: bool,
 }
 
 const KINDS: usize = TABLES + schema::KINDS;
@@ -207,6 +210,10 @@ pub struct Speaker<'a> {
     batch: Vec<Message>,
     /// The script has asked for the last number of a sequence.
     asks: bool,
+    /// The number of the open transaction block, of a client of a sharded database.
+    block: Option<u32>,
+    /// It says its shard.
+    hinted: bool,
 }
 
 impl<'a> Speaker<'a> {
@@ -227,6 +234,8 @@ impl<'a> Speaker<'a> {
             script: VecDeque::new(),
             batch: Vec::new(),
             asks: false,
+            block: None,
+            hinted: false,
         }
     }
 
@@ -259,6 +268,9 @@ impl<'a> Speaker<'a> {
 
     /// The same, followed by something that is begun and not ended.
     pub fn broken_script(mut self, units: usize) -> VecDeque<Act> {
+        if self.tongue.sharded {
+            return self.broken_sharded_script(units);
+        }
         let patient = self.chance.once_in(2);
         match self.chance.within(0..=4) {
             4 => {
@@ -327,6 +339,9 @@ impl<'a> Speaker<'a> {
 
     fn unit(&mut self) {
         let tongue = self.tongue;
+        if tongue.sharded {
+            return self.sharded_unit();
+        }
         match self.weights.pick(self.chance) {
             1 => self.several(),
             2 if tongue.blocks => self.block(),

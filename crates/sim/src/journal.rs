@@ -37,7 +37,7 @@ impl Journal {
                 }
             }
             Deed::Kept(token) => self.fates.entry(token).or_default().kept = true,
-            Deed::Undone(_) | Deed::Listening(_) => {}
+            Deed::Undone(_) | Deed::Listening(_) | Deed::At(_) => {}
         }
     }
 

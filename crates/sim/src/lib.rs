@@ -29,7 +29,9 @@ pub mod scenario;
 pub mod schema;
 pub mod seen;
 pub mod session;
+
 pub mod settings;
+pub mod sharding;
 pub mod sql;
 pub mod story;
 pub mod successor;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use howdah_sim::cores;
 use howdah_sim::run::{Outcome, run};
+use howdah_sim::scenario::Scenario;
 
 const HELP: &str = "\
 usage: ./prove sim [--seed N] [--runs N] [--minutes N] [--all]
@@ -14,6 +15,7 @@ usage: ./prove sim [--seed N] [--runs N] [--minutes N] [--all]
   --all         the whole story of a failure
   --keep-on     go on after a failure, and tell each in one line
   --brief       end at the first failure without its story
+  --shards      only the seeds with a sharded database
 ";
 
 struct Options {
@@ -23,6 +25,7 @@ struct Options {
     all: bool,
     keep_on: bool,
     brief: bool,
+    shards: bool,
 }
 
 fn main() -> ExitCode {
@@ -55,6 +58,10 @@ fn main() -> ExitCode {
         };
         if over {
             break;
+        }
+        if options.shards && Scenario::new(seed).sharding.is_none() {
+            seed += 1;
+            continue;
         }
         let outcome = run(seed, false);
         runs += 1;
@@ -120,6 +127,7 @@ fn read(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         all: false,
         keep_on: false,
         brief: false,
+        shards: false,
     };
     while let Some(arg) = args.next() {
         let mut number = || {
@@ -136,6 +144,7 @@ fn read(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             "--all" => options.all = true,
             "--keep-on" => options.keep_on = true,
             "--brief" => options.brief = true,
+            "--shards" => options.shards = true,
             "--help" | "-h" => return Err(String::new()),
             _ => return Err(format!("unknown: {arg}\n")),
         }

@@ -15,6 +15,7 @@ use crate::journal::Journal;
 use crate::line::{Line, Secrecy};
 use crate::session::{Ailment, Deed, Session};
 use crate::settings::Settings;
+use crate::sharding::{CATALOGUE, MapInForce, NAME, Placed, write_catalogue};
 use crate::story::{Who, words};
 use crate::view::View;
 use crate::world::{Read, SocketId, World};
@@ -75,6 +76,8 @@ struct Process {
     told_standby: bool,
     /// Nothing is sent before this time.
     held_until: Time,
+    /// The statements that say where they must run, and were not checked yet.
+    placed: Vec<Placed>,
 }
 
 enum Stage {
@@ -112,6 +115,8 @@ pub struct Postgres {
     next_pid: u32,
     /// The databases whose PAUSE was answered and that were not resumed.
     pub paused: Paused,
+    /// Where statements of a sharded database must run.
+    pub map: Option<MapInForce>,
     /// How many processes of Howdah connect. Each has limits of its own.
     pub owners: usize,
     /// How often sessions were cut during a client's statements.
@@ -175,6 +180,7 @@ impl Postgres {
             processes: Vec::new(),
             next_pid: 100,
             paused: Paused::default(),
+            map: None,
             owners: 1,
             restarts: 0,
             reads: 0,
@@ -260,6 +266,7 @@ impl Postgres {
             owner: None,
             told_standby: false,
             held_until: Time(0),
+            placed: Vec::new(),
         });
     }
 
@@ -498,6 +505,7 @@ impl Postgres {
             process.busy_until = None;
             process.session.finish(false);
             process.write_down(world, &mut self.journal);
+            self.check_places(at, world);
             world.activity += 1;
             return;
         }
@@ -522,6 +530,10 @@ impl Postgres {
             {
                 return process.tells_instance(host, world);
             }
+            if tag == frontend::QUERY && body.windows(CATALOGUE.len()).any(|part| part == CATALOGUE)
+            {
+                return process.tells_catalogue(world);
+            }
             if tag == frontend::QUERY && body.windows(FUNCTIONS.len()).any(|part| part == FUNCTIONS)
             {
                 return process.tells_functions(world);
@@ -533,10 +545,13 @@ impl Postgres {
                 let ailment = AILMENTS[world.chance.within(0..=AILMENTS.len() - 1)];
                 process.session.ailment = befalls.then_some(ailment);
             }
+            let forgives = self.map.as_ref().is_some_and(MapInForce::forgives);
+            process.session.refuses_begin = forgives && world.chance.once_in(6);
             let shown = host.has_role.then(|| host.position(&world.wal.borrow()));
             process.session.shows = shown;
             let before = self.journal.len();
             process.take(tag, &body, world, &mut self.journal);
+            self.check_places(at, world);
             if self.journal.len() > before {
                 self.check_orders(at, world);
             }
@@ -563,10 +578,34 @@ impl Postgres {
             let text = format!("a statement of {} runs on a standby", process.login.0);
             world.story.violate("roles", &who, text);
         }
-        let paused = self.paused.all || self.paused.databases.contains(&process.login.0);
+        let whole = self.map.as_ref().filter(|map| {
+            let owner = process.owner;
+            owner.is_some_and(|owner| map.clients.contains(&owner))
+        });
+        let paused = &self.paused.databases;
+        let paused = paused.contains(&process.login.0) || whole.is_some() && paused.contains(NAME);
+        let paused = self.paused.all || paused;
         if paused {
             let text = format!("a statement runs in {}, which is paused", process.login.0);
             world.story.violate("orders", &who, text);
+        }
+    }
+
+    /// Checks that statements of a sharded database have run where they belong, in their transactions.
+    fn check_places(&mut self, at: usize, world: &mut World) {
+        let process = &mut self.processes[at];
+        let doubled = process.session.doubled.take();
+        let doubled = doubled.map(|name| format!("savepoint {name} is there twice"));
+        let mut placed = process.placed.drain(..);
+        let objection = self.map.as_ref().and_then(|map| {
+            let found = placed.find_map(|placed| map.objection(&process.login.0, &placed));
+            found.or(doubled)
+        });
+        drop(placed);
+        if let Some(text) = objection {
+            let owner = process.owner.unwrap_or_default();
+            let who = [Who::Client(owner), Who::Backend(process.pid)];
+            world.story.violate("shards", &who, text);
         }
     }
 
@@ -832,6 +871,14 @@ impl Process {
         self.say(host.instance(), world);
     }
 
+    /// The catalogue of a shard.
+    fn tells_catalogue(&mut self, world: &mut World) {
+        let out = &mut self.session.out;
+        write_catalogue(out);
+        self.session.flushed = out.len();
+        world.activity += 1;
+    }
+
     /// Which functions are volatile. No user has made any.
     fn tells_functions(&mut self, world: &mut World) {
         let out = &mut self.session.out;
@@ -901,7 +948,14 @@ impl Process {
         self.commit(&deeds, world);
         for deed in deeds {
             journal.write(&deed, self.pid, &mut world.story);
-            let Deed::Ran(token) = deed else { continue };
+            let token = match deed {
+                Deed::Ran(token) => token,
+                Deed::At(placed) => {
+                    self.placed.push(placed);
+                    continue;
+                }
+                _ => continue,
+            };
             if self.owner != Some(token.client) {
                 self.new_owner(token.client, fresh, world);
             }

@@ -86,6 +86,7 @@ impl Process {
             };
             let mut watched = Watched::new(pooler, name, world.clone());
             watched.readers = scenario.readers();
+            watched.sharded = scenario.sharding.is_some();
             let events = [FLUSH_SELDOM, FLUSH_SOON, 1][(scenario.seed % 3) as usize];
             let worker = Worker::new(WorkerId(id), watched, driver, mailbox, outside);
             let mut worker = worker.flushing_every(events);

@@ -13,7 +13,7 @@ use howdah_wire::tag::{backend, frontend};
 
 use crate::hearing::Hearing;
 use crate::seen::Seen;
-use crate::session::{CANCELLED, CONFLICT, Deed, Keeping, Session};
+use crate::session::{CANCELLED, CONFLICT, Deed, Keeping, REFUSED, Session};
 use crate::sql::Token;
 use crate::story::words;
 use crate::view::Sent;
@@ -185,12 +185,16 @@ impl Reference {
                 }
                 let kept_off = is_kept_off(message) && self.session.refuse_to_keep();
                 let forgotten = is_forgotten(message) && self.session.forget_number();
+                let placed = self.session.is_sharded()
+                    && (is_refused_alike(&expected, message)
+                        || self.had_failed && is_begin_refused(&expected, message));
                 if expected == message
                     || unparsed
                     || lost
                     || refused
                     || kept_off
                     || forgotten
+                    || placed
                     || conflicts
                 {
                     self.is_shown = shows(message, self.is_shown);
@@ -246,6 +250,13 @@ impl Reference {
                 self.unfed.push_front((next, sent));
                 return Ok(());
             }
+            let unsent = self.session.is_sharded() && self.session.in_block();
+            if cancelled && begins && unsent && !self.session.skips() {
+                // The cancel hit while a transaction waited that no server had.
+                self.hearing.follows(sent.heard, true);
+                self.session.refuse_in_block(next.tag == frontend::QUERY);
+                continue;
+            }
             if cancelled && begins && self.session.is_idle() {
                 // The cancel hit while the client waited for a server.
                 self.hearing.follows(sent.heard, true);
@@ -254,9 +265,21 @@ impl Reference {
             }
             self.session.view.follow(sent, Some(message));
             self.session.refuses_write = is_write_refused(message);
+            self.session.hears_refusal(sqlstate(message));
+            if next.tag != frontend::QUERY && self.is_group_refused(&next) {
+                continue;
+            }
             self.feed(&next, sent);
             self.note();
         }
+    }
+
+    /// True if the group is refused that goes on with this message.
+    fn is_group_refused(&mut self, next: &Message) -> bool {
+        let rest = self.unfed.iter().map(|(message, _)| message);
+        let group = std::iter::once(next).chain(rest);
+        let group = group.map(|message| (message.tag, &*message.body));
+        self.session.refuses_group(group)
     }
 
     /// True if a statement of this duration has just ended, although it was cancelled long before.
@@ -313,7 +336,7 @@ impl Reference {
                 Deed::Kept(token) => self.kept.push(token),
                 Deed::Ran(token) => self.hearing.ran(token),
                 Deed::Listening(change) => self.hearing.changes(change),
-                Deed::Undone(_) => {}
+                Deed::Undone(_) | Deed::At(_) => {}
             }
         }
     }
@@ -331,6 +354,7 @@ impl Reference {
             };
             self.session.view.follow(sent, None);
             self.session.refuses_write = false;
+            self.session.hears_refusal(None);
             self.feed(&next, sent);
         }
         self.note();
@@ -404,6 +428,31 @@ impl Reference {
     pub fn kept(&self) -> &[Token] {
         &self.kept
     }
+}
+
+/// The SQLSTATE of an error.
+fn sqlstate(message: &[u8]) -> Option<&[u8]> {
+    let body = message.strip_prefix(&[backend::ERROR])?.get(HEADER - 1..)?;
+    Fields::new(body).sqlstate()
+}
+
+/// What Howdah refuses, or PostgreSQL's grammar: the texts differ.
+fn is_refused_alike(expected: &[u8], message: &[u8]) -> bool {
+    let same = sqlstate(expected).filter(|state| Some(*state) == sqlstate(message));
+    let fields = |message: &[u8]| Fields::new(&message[HEADER..]).message().to_vec();
+    let is_alike =
+        same.is_some_and(|state| state == b"42601" || fields(expected) == REFUSED.as_bytes());
+    // A statement of a failed transaction may be refused for two reasons.
+    let failed = sqlstate(expected) == Some(b"25P02");
+    let reasons = [&b"0A000"[..], b"22023", b"25001", b"42601"];
+    is_alike || failed && sqlstate(message).is_some_and(|state| reasons.contains(&state))
+}
+
+/// In a failed transaction: Howdah sends a BEGIN for what ends it, and that is refused. Or it looks for
+/// the state of the transaction first.
+fn is_begin_refused(expected: &[u8], message: &[u8]) -> bool {
+    let other = [&b"0A000"[..], b"25P02"];
+    sqlstate(expected).is_some() && sqlstate(message).is_some_and(|state| other.contains(&state))
 }
 
 /// In a failed transaction, a server can't parse a statement that it lacks. So the client can't

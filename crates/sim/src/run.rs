@@ -21,6 +21,7 @@ use crate::mishap::Mishaps;
 use crate::postgres::Postgres;
 use crate::process::{Process, carried};
 use crate::scenario::Scenario;
+use crate::sharding::{MapInForce, NAME};
 use crate::story::{Violation, Who};
 use crate::successor::{Fate, Successor};
 use crate::watched::Watched;
@@ -166,6 +167,8 @@ impl Play {
         postgres.wishes = scenario.wishes();
         postgres.readers = scenario.readers();
         postgres.single_readers = scenario.single_readers();
+        let map = |sharding| MapInForce::new(sharding, scenario.loses_shards());
+        postgres.map = scenario.sharding.clone().map(map);
         let mishaps = Mishaps::plan(&scenario, &postgres.hosts, &mut borrowed);
         borrowed.listen(front.clone());
         let (now, brief) = (borrowed.now, format!("{scenario:?}"));
@@ -174,6 +177,10 @@ impl Play {
 
         let processes = vec![Process::new(&scenario, 0, &fronts(&scenario), &world)];
         let clients = crowd::clients(&scenario, &mut chance, &world);
+        if let Some(map) = &mut postgres.map {
+            let of = clients.iter().filter(|client| client.is_of(NAME));
+            map.clients = of.map(Client::id).collect();
+        }
         let orders = crowd::orders(&scenario, &mut chance);
         let mut admin = Admin::new(orders, world.borrow().now);
         admin.may_be_left = scenario.faults.takeovers > 0;
@@ -387,9 +394,12 @@ impl Play {
             }
             for process in &mut self.processes {
                 let (scenario, chance) = (&mut self.scenario, &mut self.chance);
-                let limits = &mut self.postgres.limits;
+                let (limits, map) = (&mut self.postgres.limits, &mut self.postgres.map);
                 process.control.step(world, &mut |_| {
                     *scenario = scenario.edited(chance);
+                    if let (Some(map), Some(sharding)) = (map.as_mut(), &scenario.sharding) {
+                        map.reload(sharding.in_file);
+                    }
                     limits.widen(&scenario.limits());
                     scenario.config()
                 });

@@ -15,6 +15,7 @@ use crate::host::Host;
 use crate::line::Secrecy;
 use crate::postgres::{Limits, Manners};
 use crate::session::Keeping;
+use crate::sharding::Sharding;
 use crate::tls;
 use crate::world::Weather;
 
@@ -186,6 +187,8 @@ pub struct Scenario {
     pub roles: Option<Roles>,
     /// The administrator drains hosts.
     pub drains: bool,
+    /// The databases are shards of one.
+    pub sharding: Option<Sharding>,
 }
 
 impl Scenario {
@@ -217,6 +220,7 @@ impl Scenario {
             reads: false,
             reads_by_default: false,
             single: false,
+            sharded: false,
         };
         let idle_seconds = chance.within(1..=4) as u64;
         let mut scenario = Scenario {
@@ -262,6 +266,7 @@ impl Scenario {
             handshakes: 0,
             roles: None,
             drains: false,
+            sharding: None,
         };
         scenario.choose_pools(chance);
         scenario.choose_manners(chance);
@@ -302,6 +307,7 @@ impl Scenario {
         }
         if !scenario.contest {
             scenario.choose_roles();
+            scenario.choose_shards();
             scenario.choose_channels();
             scenario.choose_objects();
         }
@@ -444,6 +450,8 @@ impl Scenario {
     /// The hosts, all up.
     pub fn hosts(&self, now: Time) -> Vec<Host> {
         let count = self.roles.map_or(1, |roles| roles.hosts);
+        let shards = self.sharding.as_ref().map(|of| usize::from(of.shards));
+        let count = shards.unwrap_or(count);
         let host = |at: usize| {
             let ip = address_of(&format!("db{}", at + 1));
             let mut host = Host::new(at, Address::Tcp(ip, 5432), now);
@@ -473,11 +481,55 @@ impl Scenario {
         (0..4).find(is_named).unwrap_or(0)
     }
 
+    /// In some runs, the databases are the shards of one.
+    fn choose_shards(&mut self) {
+        let chance = &mut Chance::new(self.seed ^ 0x05_4a2d);
+        let may = self.mode == "transaction" && self.renames && self.roles.is_none();
+        if !may || !chance.once_in(4) {
+            return;
+        }
+        self.tongue.schema = false;
+        self.weights.weigh_tables(None);
+        self.faults.outside = 0;
+        let shards = chance.within(2..=3);
+        // A successor reads the map anew, and old processes go on with theirs.
+        let changes = self.faults.takeovers == 0 && chance.once_in(2);
+        if changes {
+            self.faults.orders = self.faults.orders.max(chance.within(1..=4));
+        }
+        self.sharding = Some(Sharding::choose(shards as u8, changes, chance));
+        let first = self.databases[0].clone();
+        let of = |at: usize| Database {
+            name: format!("d{at}"),
+            host: ["127.0.0.1", "127.0.0.2", "127.0.0.3"][at],
+            connects_with: false,
+            ..first.clone()
+        };
+        self.databases = (0..shards).map(of).collect();
+        // Who holds the last permits may wait for a catalogue, which needs one.
+        self.user_most = 0;
+        self.clients += chance.within(0..=6);
+        self.units += chance.within(0..=12);
+        if self.faults.orders > 0 {
+            self.excuses.extend([
+                "database \"whole\" is disabled",
+                "database \"d1\" is disabled",
+                "database \"d2\" is disabled",
+            ]);
+        }
+    }
+
+    /// Statements may be refused, because a shard can't be reached or serves nobody.
+    pub fn loses_shards(&self) -> bool {
+        let is_bounded = self.databases.iter().any(|of| of.most > 0);
+        !self.strict_limits || self.faults.orders > 0 || is_bounded
+    }
+
     /// Some runs are about LISTEN and NOTIFY.
     fn choose_channels(&mut self) {
         let chance = &mut Chance::new(self.seed ^ 0x0001_1573);
         let shares = self.mode == "transaction" && self.renames;
-        if self.roles.is_some() {
+        if self.roles.is_some() || self.sharding.is_some() {
             return;
         }
         if !(shares || self.mode == "session" && chance.once_in(3)) || !chance.once_in(3) {
@@ -514,7 +566,7 @@ impl Scenario {
     /// Some runs are about objects that outlive transactions.
     fn choose_objects(&mut self) {
         let chance = &mut Chance::new(self.seed ^ 0x0b1e_c750);
-        if self.mode == "statement" || !chance.once_in(2) {
+        if self.mode == "statement" || self.sharding.is_some() || !chance.once_in(2) {
             return;
         }
         self.tongue.objects = true;
@@ -827,6 +879,9 @@ impl Scenario {
             }
             text.push('\n');
         }
+        if let Some(sharding) = &self.sharding {
+            text += &sharding.sections();
+        }
         text += &format!(
             "[pgbouncer]\nauth_type = trust\nauth_file = list\nadmin_users = admin\n\
              pool_mode = {}\nmax_user_connections = {}\n",
@@ -867,7 +922,7 @@ impl Scenario {
         for database in &self.databases {
             for user in &self.users {
                 let login = (database.name.clone(), user.clone());
-                let listener = usize::from(self.shares_listen);
+                let listener = usize::from(self.shares_listen || self.sharding.is_some());
                 limits
                     .pool
                     .insert(login, database.size + database.reserve + listener);
@@ -946,6 +1001,9 @@ impl Scenario {
     /// The same with other limits, as after an edit of the file.
     pub fn edited(&self, chance: &mut Chance) -> Scenario {
         let mut edited = self.clone();
+        if let Some(sharding) = edited.sharding.as_mut().filter(|of| of.changes) {
+            sharding.in_file = chance.within(0..=1);
+        }
         for database in &mut edited.databases {
             database.size = (database.size + chance.within(0..=3))
                 .saturating_sub(1)

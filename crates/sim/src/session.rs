@@ -9,6 +9,7 @@ use howdah_wire::write;
 
 use crate::schema::{Change, Shape};
 use crate::settings::Settings;
+use crate::sharding::{Key, Place, Placed};
 use crate::sql::{Author, Sql, Token, split};
 use crate::view::{Plan, View};
 use crate::wal::Position;
@@ -18,6 +19,7 @@ mod copy;
 mod extended;
 mod objects;
 mod reply;
+mod shards;
 mod transaction;
 
 pub use channels::Listening;
@@ -26,6 +28,7 @@ use copy::CopyIn;
 pub use objects::Keeping;
 use objects::{Objects, Refusable};
 use reply::COLUMN;
+pub use shards::{REFUSED, Sense};
 pub use transaction::CONFLICT;
 use transaction::{Transaction, conflict};
 
@@ -40,6 +43,8 @@ pub const CANCELLED: &str = "canceling statement due to user request";
 pub enum Deed {
     /// A statement ran.
     Ran(Token),
+    /// A statement ran that says where it must run.
+    At(Placed),
     /// A statement's change is committed.
     Kept(Token),
     /// A statement's change was rolled back.
@@ -111,6 +116,14 @@ pub struct Session {
     /// What was fed last has told the last value of a sequence, which another server may not know: in a
     /// Query, or not.
     forgettable: Option<bool>,
+    /// What a client of a sharded database knows of its shards.
+    pub sense: Option<Sense>,
+    /// The second parameter of the portal that runs.
+    key: Option<u8>,
+    /// BEGIN of a serializable transaction is refused.
+    pub refuses_begin: bool,
+    /// A savepoint whose name the transaction has twice.
+    pub doubled: Option<String>,
     /// The replies.
     pub out: Vec<u8>,
     /// How many bytes of `out` PostgreSQL would have sent by now.
@@ -136,6 +149,8 @@ struct Portal {
     text: String,
     sql: Sql,
     token: Option<Token>,
+    /// The second parameter.
+    key: Option<u8>,
     /// The rows already sent; `None` before the first Execute.
     sent: Option<u32>,
     done: bool,
@@ -195,6 +210,10 @@ impl Session {
             works: false,
             permitted: false,
             forgettable: None,
+            sense: None,
+            key: None,
+            refuses_begin: false,
+            doubled: None,
             bound: None,
             statements: BTreeMap::new(),
             channels: Channels::default(),
@@ -381,6 +400,14 @@ impl Session {
         }
     }
 
+    /// Refuses a message in a transaction that no server has, as a cancel does.
+    pub fn refuse_in_block(&mut self, simple: bool) {
+        if simple {
+            self.rest = Some(VecDeque::new());
+        }
+        self.fail(&("57014", CANCELLED.into()));
+    }
+
     /// The connection is gone: uncommitted changes are rolled back.
     pub fn end(&mut self) {
         self.abort();
@@ -408,6 +435,12 @@ impl Session {
         }
         if empty {
             write::empty(&mut self.out, backend::EMPTY_QUERY);
+        }
+        if self.is_sharded() {
+            let parts: Vec<Sql> = self.rest.iter().flatten().cloned().collect();
+            if let Err(fault) = self.placed(&parts, None) {
+                return self.fail(&fault);
+            }
         }
         self.go_on();
     }
@@ -474,6 +507,25 @@ impl Session {
         Some(token)
     }
 
+    /// Notes where and how a statement runs, if it says where it must.
+    fn notes_place(&mut self, token: Option<Token>, place: Place) {
+        let (key, bound) = (place.key, self.key.take());
+        let key = match key {
+            Key::Nothing => None,
+            Key::Constant(key) => Some(key),
+            Key::Parameter => bound,
+        };
+        let says = key.is_some() || place.shard.is_some() || place.block.is_some();
+        if let Some(token) = token.filter(|_| says) {
+            self.deeds.push(Deed::At(Placed {
+                token,
+                place,
+                key,
+                in_block: self.block == Block::Open,
+            }));
+        }
+    }
+
     /// Runs a statement that is not a portal's with rows.
     fn run(
         &mut self,
@@ -505,10 +557,12 @@ impl Session {
                 rows,
                 size,
                 notice,
+                place,
                 ..
             } => {
                 let gives_up = self.ails()?;
                 let token = self.ran(*author, parameter);
+                self.notes_place(token, *place);
                 if *notice {
                     write::notice(&mut self.out, "NOTICE", "00000", "noted", None);
                     self.flushed = self.out.len();
@@ -529,8 +583,9 @@ impl Session {
                 write::data_row(&mut self.out, value.into_iter());
                 "SHOW".into()
             }
-            Sql::Insert(author, _) => {
+            Sql::Insert(author, _, place) => {
                 let token = self.ran(*author, parameter);
+                self.notes_place(token, *place);
                 self.changes.extend(token);
                 "INSERT 0 1".into()
             }
@@ -591,8 +646,9 @@ impl Session {
                     "NOTIFY".into()
                 }
             }
-            Sql::Fail(author) => {
-                self.ran(*author, parameter);
+            Sql::Fail(author, place) => {
+                let token = self.ran(*author, parameter);
+                self.notes_place(token, *place);
                 return Err(("22012", "division by zero".into()));
             }
             Sql::CopyIn(author) => {
@@ -619,6 +675,9 @@ impl Session {
     /// Runs a statement that changes the session.
     fn command(&mut self, sql: &Sql) -> Result<String, Fault> {
         Ok(match sql {
+            Sql::Begin(modes) if modes.serializable && self.refuses_begin => {
+                return Err(("0A000", "no transaction begins now".into()));
+            }
             Sql::Begin(modes) => {
                 self.set_modes(*modes)?;
                 if self.block == Block::None {
@@ -654,6 +713,9 @@ impl Session {
                     let text = "SAVEPOINT can only be used in transaction blocks";
                     return Err(("25P01", text.into()));
                 }
+                if self.savepoints.iter().any(|s| s.name == *name) {
+                    self.doubled = Some(name.clone());
+                }
                 self.savepoints.push(Savepoint {
                     name: name.clone(),
                     changes: self.changes.len(),
@@ -685,7 +747,9 @@ impl Session {
                 if *local && self.block == Block::None {
                     self.warn("25P01", "SET LOCAL can only be used in transaction blocks");
                 }
-                if !self.settings.set(name, value, *local) {
+                if let Some(done) = self.set_shard(name, value, *local) {
+                    done?;
+                } else if !self.settings.set(name, value, *local) {
                     let text = format!("invalid value for parameter \"{name}\": \"{value}\"");
                     return Err(("22023", text));
                 }
@@ -704,7 +768,9 @@ impl Session {
                 "SELECT 1".into()
             }
             Sql::Reset(name) => {
-                if !self.settings.reset(name.as_deref()) {
+                if let Some(done) = self.reset_shard(name.as_deref()) {
+                    done?;
+                } else if !self.settings.reset(name.as_deref()) {
                     return Err(("42704", "unrecognized parameter".into()));
                 }
                 "RESET".into()
@@ -715,6 +781,7 @@ impl Session {
                     return Err(("25001", text.into()));
                 }
                 self.settings.reset(None);
+                let _ = self.reset_shard(None);
                 self.channels_change(None, None, false);
                 self.forget_named();
                 self.portals.clear();

@@ -70,8 +70,8 @@ impl Settings {
 
     /// SET. False if the setting or the value does not exist.
     pub fn set(&mut self, name: &str, value: &str, local: bool) -> bool {
-        // Nothing in this world takes as long as this timeout.
-        if name == "statement_timeout" {
+        // Nothing in this world takes as long as this timeout. What is said of shards is Howdah's.
+        if ["statement_timeout", "howdah.shard"].contains(&name) {
             return true;
         }
         let Some(at) = position(name).filter(|_| value != "invalid") else {

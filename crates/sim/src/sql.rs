@@ -6,6 +6,7 @@
 use std::fmt;
 
 use crate::schema::{Change, Shape, TABLES};
+use crate::sharding::{Key, Place};
 
 mod object;
 
@@ -67,9 +68,11 @@ pub enum Sql {
         notice: bool,
         /// The table whose columns the rows have.
         from: Option<usize>,
+        /// Where it must run.
+        place: Place,
     },
-    /// A change that a transaction commits or rolls back. It may need a table.
-    Insert(Author, Option<usize>),
+    /// A change that a transaction commits or rolls back. It may need a table, and a place to run.
+    Insert(Author, Option<usize>, Place),
     /// DDL.
     Ddl {
         /// The author.
@@ -81,8 +84,8 @@ pub enum Sql {
         /// A function makes the change, so the command tag does not show it.
         hidden: bool,
     },
-    /// A statement that fails.
-    Fail(Author),
+    /// A statement that fails, where it must run.
+    Fail(Author, Place),
     /// BEGIN, or START TRANSACTION.
     Begin(Modes),
     /// COMMIT.
@@ -230,7 +233,17 @@ impl Sql {
     pub fn table(&self) -> Option<usize> {
         match self {
             Sql::Select { from, .. } => *from,
-            Sql::Insert(_, into) => *into,
+            Sql::Insert(_, into, _) => *into,
+            _ => None,
+        }
+    }
+
+    /// Where the statement must run; `None` for commands.
+    pub fn place(&self) -> Option<&Place> {
+        match self {
+            Sql::Select { place, .. } | Sql::Insert(_, _, place) | Sql::Fail(_, place) => {
+                Some(place)
+            }
             _ => None,
         }
     }
@@ -247,8 +260,8 @@ impl Sql {
         match self {
             Sql::Select { author, .. }
             | Sql::Ddl { author, .. }
-            | Sql::Insert(author, _)
-            | Sql::Fail(author)
+            | Sql::Insert(author, ..)
+            | Sql::Fail(author, _)
             | Sql::Listen(_, author)
             | Sql::Unlisten(_, author)
             | Sql::Notify { author, .. }
@@ -260,7 +273,10 @@ impl Sql {
 
     /// The number of parameters.
     pub fn parameters(&self) -> usize {
-        usize::from(self.author() == Some(&Author::Parameter))
+        let has_key = self
+            .place()
+            .is_some_and(|place| place.key == Key::Parameter);
+        usize::from(self.author() == Some(&Author::Parameter)) + usize::from(has_key)
     }
 
     /// Reads one statement.
@@ -288,6 +304,7 @@ pub fn split(text: &str) -> Vec<&str> {
 }
 
 fn read(text: &str) -> Option<Sql> {
+    let place = Place::read(text);
     let text = text.trim();
     let text = match text.strip_prefix("/*") {
         Some(comment) => comment.split_once("*/")?.1.trim(),
@@ -301,15 +318,22 @@ fn read(text: &str) -> Option<Sql> {
     }
     Some(match first.to_ascii_lowercase().as_str() {
         "" => Sql::Empty,
-        "select" => select(rest)?,
-        "insert" => Sql::Insert(author(rest), table(rest, "into")),
-        "with" => Sql::Insert(author(rest.split_once("insert")?.1), None),
+        "select" => select(rest, place)?,
+        "insert" if rest.starts_with("into items") => {
+            let (_, last) = rest.split_once(')')?.0.rsplit_once(' ')?;
+            match rest.contains("fails") {
+                true => Sql::Fail(author(last), place),
+                false => Sql::Insert(author(last), None, place),
+            }
+        }
+        "insert" => Sql::Insert(author(rest), table(rest, "into"), place),
+        "with" => Sql::Insert(author(rest.split_once("insert")?.1), None, place),
         "alter" | "drop" => ddl(&first.to_ascii_lowercase(), rest, rest, false)?,
         "create" if rest.starts_with("table ") => ddl("create", rest, rest, false)?,
-        "fail" => Sql::Fail(author(rest)),
+        "fail" => Sql::Fail(author(rest), place),
         "begin" => Sql::Begin(Modes::read(&lower)),
         "start" if lower.starts_with("transaction") => Sql::Begin(Modes::read(&lower)),
-        "commit" => Sql::Commit,
+        "commit" | "end" => Sql::Commit,
         "rollback" if lower.starts_with("to ") => Sql::RollbackTo(rest[3..].into()),
         "rollback" => Sql::Rollback,
         "savepoint" => Sql::Savepoint(rest.into()),
@@ -359,7 +383,7 @@ fn read(text: &str) -> Option<Sql> {
     })
 }
 
-fn select(rest: &str) -> Option<Sql> {
+fn select(rest: &str, place: Place) -> Option<Sql> {
     if let Some(call) = rest.strip_prefix("pg_notify('") {
         let (channel, call) = call.split_once('\'')?;
         return Some(Sql::Notify {
@@ -409,6 +433,7 @@ fn select(rest: &str) -> Option<Sql> {
         rows: number(rest, "rows", 1),
         size: number(rest, "size", 0),
         notice: rest.contains(" notice"),
+        place,
     })
 }
 
@@ -585,6 +610,7 @@ mod tests {
                 size: 0,
                 notice: false,
                 from: None,
+                place: Place::default(),
             }
         );
         assert_eq!(
@@ -610,6 +636,15 @@ mod tests {
             Sql::read("SET TimeZone=E'it''s\\\\'"),
             Sql::Set("TimeZone".into(), "it's\\".into(), false)
         );
+        let placed = Sql::read("insert into items values ($2, $1) /* at 1 block 7 */");
+        let place = Place {
+            key: Key::Parameter,
+            shard: Some(1),
+            block: Some(7),
+            ..Place::default()
+        };
+        assert_eq!(placed, Sql::Insert(Author::Parameter, None, place));
+        assert_eq!(placed.parameters(), 2);
         assert_eq!(Sql::read("garbage"), Sql::Unreadable);
         assert_eq!(split("a;'b;c';; d"), ["a", "'b;c'", " d"]);
     }

@@ -45,6 +45,11 @@ impl Upstream<'_> {
             if is_over {
                 sharded.transaction_is_over();
             }
+            let may_go = is_over || sharded.transaction.is_guessed();
+            if may_go && !self.client.is_pinned() && !self.server.inbox.at_boundary() {
+                // The client must not leave its server in the middle of a notice.
+                return Err(self.stall());
+            }
         }
         self.gate_group(chunk, header)?;
         let refused = match header.tag {
@@ -87,10 +92,15 @@ impl Upstream<'_> {
             self.leave_group()?;
         }
         if let Some(ShardedText::Set { .. } | ShardedText::Reset(_) | ShardedText::Show(_)) = &read
-            && let Some(text) = text
-            && self.answer_kept(chunk, header, text)
         {
-            return Ok(true);
+            if self.rests() {
+                return Err(Flow::NeedShard);
+            }
+            if let Some(text) = text
+                && self.answer_kept(chunk, header, text)
+            {
+                return Ok(true);
+            }
         }
         let refused = match read {
             Some(ShardedText::Set {
@@ -308,11 +318,17 @@ impl Upstream<'_> {
                 (decision, reader.noted)
             }
         };
-        if let Decision::NeedsCatalogue { unknown } = decision {
-            return Err(Flow::NeedCatalogue { unknown });
-        }
-        if sharded.has_guessed_wrong(&decision, at) && self.may_leave() {
-            return Err(Flow::NeedShard);
+        let goes_elsewhere = decision.must_be_at().is_some_and(|must| at != Some(must));
+        match decision {
+            // Without a server the client is placed anew, or waits.
+            Decision::NeedsCatalogue { .. } if self.rests() => return Err(Flow::NeedShard),
+            Decision::NeedsCatalogue { unknown } => return Err(Flow::NeedCatalogue { unknown }),
+            // It got its server for an earlier statement, which was cancelled before it ran.
+            _ if goes_elsewhere && self.rests() => return Err(Flow::NeedShard),
+            _ if sharded.has_guessed_wrong(&decision, at) && self.may_leave() => {
+                return Err(Flow::NeedShard);
+            }
+            _ => {}
         }
         let fits = sharded.fits(&decision, at);
         let is_elsewhere = !matches!(decision, Decision::Refused(_)) && fits.is_err();
@@ -346,6 +362,15 @@ impl Upstream<'_> {
         self.out.send_with(to, |buf| write::empty(buf, tag::SYNC));
         self.push(Entry::swallow(Reply::Sync));
         Err(self.stall())
+    }
+
+    /// True if nothing is open on the server.
+    fn rests(&self) -> bool {
+        let server = &*self.server;
+        server.status == Status::Idle
+            && !server.link.is_owed()
+            && !server.link.group_open()
+            && !self.client.is_pinned()
     }
 
     /// True if nothing but the transaction is open on the server.

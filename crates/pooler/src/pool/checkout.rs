@@ -228,6 +228,11 @@ impl Pooler {
         }
         let served = self.servers.at(id).served();
         let pool = self.pools.at(pool_id);
+        if pool.key.purpose == Purpose::Catalogue {
+            // It closes soon enough for those that wait for room.
+            self.next.note(Next::ReadCatalogue(id));
+            return true;
+        }
         let held = pool.held;
         if !held && pool.starved.is_some() && self.yields(pool_id, served) {
             let login = self.servers.at(id).login;
@@ -238,10 +243,6 @@ impl Pooler {
         let pool = self.pools.at_mut(pool_id);
         if pool.key.listens() {
             self.listener_ready(id, out);
-            return true;
-        }
-        if pool.key.purpose == Purpose::Catalogue {
-            self.next.note(Next::ReadCatalogue(id));
             return true;
         }
         if held {

@@ -8,6 +8,7 @@ use howdah_shard::ShardCatalogue;
 use crate::client::{Client, ClientState};
 use crate::config::Shard;
 use crate::event::{ClientId, Out};
+use crate::login::LoginId;
 use crate::next::Next;
 use crate::pool::key::{PoolId, Purpose};
 use crate::pooler::Pooler;
@@ -98,17 +99,19 @@ impl Pooler {
             return;
         };
         let user = database.pooled_as(user);
-        let mut login = self.login_of(shard, user, &database);
-        if database.lends_secrets(user) {
+        let works = |id: &LoginId| {
+            let login = self.logins.at(*id);
+            *login.key.database == *shard && login.welcome.is_some()
+        };
+        let own = |id: &LoginId| *self.logins.at(*id).key.user == *user;
+        let known: Vec<LoginId> = self.logins.ids().into_iter().filter(works).collect();
+        let login = match known.iter().find(|id| own(id)).or(known.first()) {
+            Some(login) => *login,
+            None => self.login_of(shard, user, &database),
+        };
+        let is_own = *self.logins.at(login).key.user == *user;
+        if is_own && database.lends_secrets(user) {
             self.lend_secrets(first, user, login);
-        }
-        if self.logins.at(login).welcome.is_none() {
-            let mut ids = self.logins.ids().into_iter();
-            let works = ids.find(|id| {
-                let login = self.logins.at(*id);
-                *login.key.database == *shard && login.welcome.is_some()
-            });
-            login = works.unwrap_or(login);
         }
         let pool = self.pool_of(login, Purpose::Catalogue);
         let asked = self.pools.at_mut(pool);

@@ -10,6 +10,7 @@ use crate::chance::Chance;
 use crate::client::{Client, Tls, Wish};
 use crate::grammar::{Act, End, Speaker, Tongue};
 use crate::scenario::Scenario;
+use crate::sharding::NAME;
 use crate::successor::Successor;
 use crate::world::Shared;
 
@@ -33,12 +34,15 @@ pub(super) fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) 
     let mut clients = Vec::new();
     for id in 1..=scenario.clients as u32 {
         let database = &scenario.databases[chance.within(0..=scenario.databases.len() - 1)];
+        let sharding = scenario.sharding.as_ref();
+        let sharding = sharding.filter(|_| !chance.once_in(5));
         let user = &scenario.users[chance.within(0..=scenario.users.len() - 1)];
         let cancellable = scenario.faults.cancels > 0 && chance.once_in(2);
         let mut tongue = scenario.tongue;
         // It is unknown whether a cancelled Query has ended the unnamed statement.
         tongue.unnamed &= !cancellable;
         tongue.sure = !cancellable;
+        tongue.sharded = sharding.is_some();
         tongue.reads &= database.reads.is_some();
         tongue.single &= database.reads.is_some_and(|reads| reads.has_single);
         if tongue.reads && tongue.session && chance.once_in(2) {
@@ -60,7 +64,7 @@ pub(super) fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) 
         };
         let wish = Wish {
             id,
-            database: database.name.clone(),
+            database: sharding.map_or(&*database.name, |_| NAME).into(),
             user: user.clone(),
             // RESET to a value that was asked for at login has known gaps, which would hide all
             // others.
@@ -84,6 +88,7 @@ pub(super) fn clients(scenario: &Scenario, chance: &mut Chance, world: &Shared) 
             heals: !tongue.single || scenario.heals_reads() && !cancellable,
             has_roles: scenario.roles.is_some(),
             is_fresh: database.reads.is_some_and(|reads| reads.is_session),
+            shards: sharding.map(|of| (of.clone(), scenario.loses_shards())),
             minor: [0, 0, 0, 2, 9][chance.within(0..=4)],
         };
         clients.push(Client::new(wish, &mut world.borrow_mut()));
@@ -203,8 +208,19 @@ fn end(scenario: &Scenario, script: &VecDeque<Act>, broken: bool, chance: &mut C
 pub(super) fn orders(scenario: &Scenario, chance: &mut Chance) -> VecDeque<(u64, String)> {
     let mut orders = VecDeque::new();
     for _ in 0..scenario.faults.orders {
-        let database = &scenario.databases[0].name;
+        let shards = scenario.sharding.is_some();
+        let database = match &scenario.databases[..] {
+            [.., last] if shards && chance.once_in(3) => &last.name,
+            _ if shards => NAME,
+            all => &all[0].name,
+        };
         let wait = chance.within(1..=150) as u64;
+        if shards && scenario.faults.takeovers == 0 && chance.once_in(3) {
+            orders.push_back((wait, format!("PAUSE {NAME}")));
+            orders.push_back((chance.within(1..=100) as u64, "RELOAD".into()));
+            orders.push_back((chance.within(1..=100) as u64, format!("RESUME {NAME}")));
+            continue;
+        }
         if scenario.drains && chance.once_in(2) {
             let host = chance.within(1..=scenario.roles.map_or(1, |roles| roles.hosts));
             let name = scenario.host_name(host);

@@ -6,6 +6,7 @@ use howdah_pooler::roster::view::{Role, State, View};
 
 use super::{Play, SECOND};
 use crate::postgres::Paused;
+use crate::sharding::{MapInForce, NAME};
 use crate::story::Who;
 use crate::successor::Successor;
 
@@ -18,17 +19,18 @@ impl Play {
         self.calm = true;
         self.admin.stop();
         self.postgres.paused = Paused::default();
+        self.postgres.map.iter_mut().for_each(MapInForce::resume);
         self.scenario.faults.cancels = 0;
         self.postgres.manners.refuses_once_in = 0;
         self.postgres.manners.handshake_fails_once_in = 0;
         self.postgres.manners.cancel_late_once_in = 0;
         self.postgres.manners.speaks_once_in = 0;
-        let names: Vec<_> = self
-            .scenario
-            .databases
-            .iter()
-            .map(|d| d.name.clone())
-            .collect();
+        let databases = self.scenario.databases.iter();
+        let names = databases.map(|d| d.name.clone());
+        let names: Vec<_> = match self.scenario.sharding {
+            Some(_) => names.chain([NAME.into()]).collect(),
+            None => names.collect(),
+        };
         self.successors.iter_mut().for_each(Successor::stop);
         if self.scenario.roles.is_some() {
             let mut world = self.world.borrow_mut();

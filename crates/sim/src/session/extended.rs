@@ -121,6 +121,7 @@ impl Session {
             return Err(("08P01", text));
         }
         self.refuse_in_failed(&prepared.sql)?;
+        self.placed([&prepared.sql], bind.key)?;
         if prepared.sql.keeps_server() {
             self.may_keep(false);
         }
@@ -139,6 +140,7 @@ impl Session {
             text: prepared.text,
             sql: prepared.sql,
             token: bind.token,
+            key: bind.key,
             sent: None,
             done: false,
             shape: shape.filter(|_| plan.is_some()),
@@ -270,6 +272,7 @@ impl Session {
             rows,
             size,
             notice,
+            place,
             ..
         } = portal.sql
         else {
@@ -279,6 +282,7 @@ impl Session {
             }
             self.portal(name)?.done = true;
             self.unsettled |= portal.sql.sets();
+            self.key = portal.key;
             self.run(&portal.sql, portal.token, &portal.text, portal.shape)?;
             return Ok(());
         };
@@ -286,7 +290,9 @@ impl Session {
         if portal.sent.is_none() {
             gives_up = self.ails()?;
             self.transaction.does(&portal.sql);
-            self.ran(author, portal.token);
+            let token = self.ran(author, portal.token);
+            self.key = portal.key;
+            self.notes_place(token, place);
             if notice {
                 write::notice(&mut self.out, "NOTICE", "00000", "noted", None);
                 self.flushed = self.out.len();
@@ -313,30 +319,37 @@ impl Session {
 }
 
 /// A Bind message.
-struct Bind<'a> {
+pub(super) struct Bind<'a> {
     portal: &'a [u8],
-    name: &'a [u8],
+    /// The name of the statement.
+    pub name: &'a [u8],
     /// The number of parameters.
     count: usize,
     /// The first parameter that is a token.
     token: Option<Token>,
+    /// The second parameter, if it is a key.
+    pub key: Option<u8>,
     /// The number of columns for which the Bind has formats.
     results: usize,
 }
 
 impl Bind<'_> {
-    fn read(body: &[u8]) -> Option<Bind<'_>> {
+    /// Reads a Bind.
+    pub fn read(body: &[u8]) -> Option<Bind<'_>> {
         let (portal, rest) = cstr(body)?;
         let (name, rest) = cstr(rest)?;
         let (formats, rest) = u16_be(rest)?;
         let (count, mut rest) = u16_be(rest.get(2 * usize::from(formats)..)?)?;
-        let mut token = None;
-        for _ in 0..count {
+        let (mut token, mut key) = (None, None);
+        for at in 0..count {
             let (length, value) = u32_be(rest)?;
             let value = value.split_at_checked(length as usize)?;
             // Filler may follow the token.
             let text = String::from_utf8_lossy(value.0);
             token = token.or(text.split(' ').next().and_then(Token::read));
+            if at == 1 {
+                key = text.parse().ok();
+            }
             rest = value.1;
         }
         let (results, _) = u16_be(rest)?;
@@ -345,6 +358,7 @@ impl Bind<'_> {
             name,
             count: usize::from(count),
             token,
+            key,
             results: usize::from(results),
         })
     }

@@ -136,6 +136,7 @@ impl Session {
             self.portals.clear();
             self.block = Block::Failed;
             self.settings.undo();
+            self.fails_at_shard();
         }
         if self.rest.take().is_some() {
             self.ready();
@@ -190,6 +191,7 @@ impl Session {
         }
         self.block = Block::None;
         self.implicit = false;
+        self.leaves_shard();
     }
 
     pub(super) fn end_implicit(&mut self) {
