@@ -169,8 +169,8 @@ impl Pooler {
         if self.janitor.told_idle || self.janitor.takeover.holds() {
             return;
         }
-        // Clients that a takeover left behind are told why they end.
-        let over = self.janitor.succeeded.is_some();
+        // Clients that a takeover left behind, or that were drained, are told why they end.
+        let over = self.janitor.succeeded.is_some() || self.janitor.drained_at.is_some();
         let counted = |client: &Client| match *client.state() {
             ClientState::Console(_) => false,
             ClientState::Closing => over,
@@ -181,10 +181,18 @@ impl Pooler {
                 let here = self.clients.iter().any(|(_, client)| counted(client));
                 here || self.moves.under_way > 0
             }
-            Shutdown::Servers => self.servers.iter().any(|(_, s)| {
-                let rests = matches!(s.state(), ServerState::Idle | ServerState::Listening { .. });
-                !rests && self.pools.at(s.pool).key.purpose != Purpose::Checks
-            }),
+            Shutdown::Servers => {
+                let is_told = |client: &Client| {
+                    let closes = matches!(client.state(), ClientState::Closing);
+                    closes || client.ends_when_it_asks().is_some()
+                };
+                let told = over && self.clients.iter().any(|(_, client)| is_told(client));
+                told || self.servers.iter().any(|(_, s)| {
+                    let rests =
+                        matches!(s.state(), ServerState::Idle | ServerState::Listening { .. });
+                    !rests && self.pools.at(s.pool).key.purpose != Purpose::Checks
+                })
+            }
         };
         if !busy {
             self.drop_all_waiters(out);
