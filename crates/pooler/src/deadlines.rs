@@ -35,6 +35,9 @@ const MATURING_NS: u64 = 1_000_000_000;
 /// in nanoseconds.
 pub(crate) const LATER_NS: u64 = 1_000_000_000;
 
+/// How long a client must have been quiet to be told unasked that it ends, in nanoseconds.
+pub(crate) const PEACE_NS: u64 = 1_000_000_000;
+
 /// PgBouncer's text for a server that does not log in in time.
 pub(crate) const CONNECT_TIMEOUT: &str = "connect timeout";
 
@@ -188,7 +191,9 @@ impl Pooler {
                 deadlines.add(client.times.connected, limit, fault);
             }
         }
-        if let Some(end) = &client.ends_at
+        if let Some(fault) = client.ends_when_it_asks() {
+            deadlines.add(client.times.last_active(), PEACE_NS, fault);
+        } else if let Some(end) = &client.ends_at
             && (client.end_of_transaction().is_none()
                 || matches!(client.state(), ClientState::Idle))
         {

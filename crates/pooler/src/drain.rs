@@ -75,7 +75,7 @@ impl Pooler {
         });
         let late: Vec<ClientId> = late.map(|(id, _)| id).collect();
         for id in late {
-            let at = Time(self.now.0 + self.random.next_u64() % left);
+            let at = Time(self.now.0 + 1 + self.random.next_u64() % left);
             self.end_client_at(id, at);
         }
     }

@@ -297,13 +297,15 @@ impl Fault {
         )
     }
 
+    /// True if Howdah ends the client as planned, behind a transaction.
+    pub fn is_planned(&self) -> bool {
+        matches!(self, Fault::LifetimeOver | Fault::Drained)
+    }
+
     /// True if the line about the client's end is all that the log needs: nothing is wrong with Howdah or
     /// PostgreSQL.
     pub fn is_logged_once(&self) -> bool {
-        matches!(
-            self,
-            Fault::ProxyHeader(_) | Fault::LifetimeOver | Fault::Drained
-        )
+        self.is_planned() || matches!(self, Fault::ProxyHeader(_))
     }
 
     /// True if the client gets a message. False if the client has left, or if PostgreSQL would send

@@ -48,6 +48,8 @@ pub(crate) enum Next {
     ReadCatalogue(ServerId),
     /// A pool needs a server that tells the catalogue of its shard.
     NeedCatalogue(PoolId),
+    /// A client that must end has ended its transaction.
+    Over(ClientId),
     /// A login needs the names of its database's volatile functions, from this server if it is idle.
     AskVolatile(LoginId, Option<ServerId>),
 }

@@ -182,10 +182,18 @@ impl Pooler {
                 let here = self.clients.iter().any(|(_, client)| counted(client));
                 here || self.moves.under_way > 0
             }
-            Shutdown::Servers => self.servers.iter().any(|(_, s)| {
-                let rests = matches!(s.state(), ServerState::Idle | ServerState::Listening { .. });
-                !rests && self.pools.at(s.pool).key.purpose != Purpose::Checks
-            }),
+            Shutdown::Servers => {
+                let is_told = |client: &Client| {
+                    let closes = matches!(client.state(), ClientState::Closing);
+                    closes || client.ends_when_it_asks().is_some()
+                };
+                let told = over && self.clients.iter().any(|(_, client)| is_told(client));
+                told || self.servers.iter().any(|(_, s)| {
+                    let rests =
+                        matches!(s.state(), ServerState::Idle | ServerState::Listening { .. });
+                    !rests && self.pools.at(s.pool).key.purpose != Purpose::Checks
+                })
+            }
         };
         if !busy {
             self.drop_all_waiters(out);

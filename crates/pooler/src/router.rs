@@ -108,6 +108,7 @@ impl Pooler {
                 }
                 Next::ReadCatalogue(_) => {}
                 Next::NeedCatalogue(pool) => self.need(pool, out),
+                Next::Over(id) => self.client_has_ended_work(id, out),
                 Next::AskVolatile(login, server) => self.ask_volatile(login, server, out),
             }
         }

@@ -3,7 +3,7 @@
 use howdah_wire::write;
 
 use crate::client::{ClientState, EndReason};
-use crate::deadlines::{ClientDue, LATER_NS, LIFE_OVER};
+use crate::deadlines::{ClientDue, LATER_NS, LIFE_OVER, PEACE_NS};
 use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
 use crate::fault::Fault;
 use crate::pooler::Pooler;
@@ -62,7 +62,10 @@ impl Pooler {
             return self.watch_client(id);
         }
         if self.is_between_transactions(id) {
-            return self.disconnect(id, why.fault(), out);
+            return match why.is_patient() {
+                true => self.end_in_peace(id, why, out),
+                false => self.disconnect(id, why.fault(), out),
+            };
         }
         if self.end_with_transaction(id) {
             self.watch_client(id);
@@ -72,6 +75,26 @@ impl Pooler {
         let at = Time(self.now.0 + LATER_NS);
         let client = self.clients.at_mut(id);
         client.arm_timer(&mut self.timers, id, at);
+    }
+
+    /// A client that must end has ended its transaction.
+    pub(crate) fn client_has_ended_work(&mut self, id: ClientId, out: &mut Out) {
+        let client = gone!(self.clients.get(id));
+        if let Some(why) = client.end_of_transaction() {
+            self.client_over(id, why, out);
+        }
+    }
+
+    /// Ends a client between two transactions. Drivers that read an error right behind the last answer
+    /// take it for a notice. So a client that was active just now gets the error when it asks for
+    /// something, or a moment later.
+    fn end_in_peace(&mut self, id: ClientId, why: EndReason, out: &mut Out) {
+        let client = self.clients.at_mut(id);
+        if self.now.0 < client.times.last_active().0.saturating_add(PEACE_NS) {
+            client.leave_with(why.fault());
+            return self.watch_client(id);
+        }
+        self.disconnect(id, why.fault(), out);
     }
 
     /// As `client_due`, for a server.

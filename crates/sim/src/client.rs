@@ -25,6 +25,9 @@ use crate::view::View;
 use crate::wal::Position;
 use crate::world::{Read, SocketId, World};
 
+/// The error of a client that is as old as `client_lifetime` allows.
+pub const LIFETIME: &str = "client_lifetime";
+
 /// A client's properties and plans.
 #[derive(Clone, Debug)]
 pub struct Wish {
@@ -135,6 +138,8 @@ pub struct Client {
     cancelled_before: Option<usize>,
     /// When the client was told that it is logged in.
     talks_since: Time,
+    /// The last answer that the client got says that it is in no transaction.
+    between: bool,
     /// KILL has ended the client's session, and the client has sent something after that.
     killed: bool,
 }
@@ -177,6 +182,7 @@ impl Client {
             warned: false,
             cancelled_before: None,
             talks_since: Time(0),
+            between: false,
             killed: false,
         }
     }
@@ -509,6 +515,13 @@ impl Client {
             let text = String::from_utf8_lossy(fields.message()).into_owned();
             return self.fatal(&text, world);
         }
+        let asynchronous = matches!(
+            message[0],
+            backend::NOTICE | backend::PARAMETER_STATUS | backend::NOTIFICATION
+        );
+        if !asynchronous {
+            self.between = message.ends_with(b"\0\0\0\x05I") && message[0] == backend::READY;
+        }
         if self.stage == Stage::LoggingIn {
             return self.login_message(message, world);
         }
@@ -577,6 +590,10 @@ impl Client {
             .any(|start| text.starts_with(start));
         // Only a limited number of bytes is held for a client that is not logged in.
         let hasty = self.wish.eager && text == "unexpected message before the end of the login";
+        if text == LIFETIME && !self.between {
+            let text = format!("client {id} ends with its lifetime in the middle of its work");
+            world.story.violate("answered", &[Who::Client(id)], text);
+        }
         if !own && !excused && !hasty {
             let text = format!("client {id} is told without a reason: {text}");
             world.story.violate("answered", &[Who::Client(id)], text);

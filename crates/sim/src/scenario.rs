@@ -8,6 +8,7 @@ use howdah_pooler::config::{Config, HostPort, SessionAttrs, SslMode};
 use howdah_pooler::event::{Address, Time};
 
 use crate::chance::Chance;
+use crate::client::LIFETIME;
 use crate::control::address_of;
 use crate::grammar::{Tongue, Weights};
 use crate::hearing::LISTENER_LOST;
@@ -685,6 +686,7 @@ impl Scenario {
     }
 
     fn choose_settings(&mut self, chance: &mut Chance) {
+        let seed = self.seed;
         let mut set = |line: String| self.settings.push(line);
         if chance.once_in(4) {
             set("server_check_delay = 0".into());
@@ -720,6 +722,11 @@ impl Scenario {
         if chance.once_in(12) {
             set("client_idle_timeout = 1".into());
             self.excuses.push("client_idle_timeout");
+        }
+        // Drawn from a seed of its own, so that the runs of other seeds stay the same.
+        if Chance::new(seed ^ 0x0011_fe71).once_in(8) {
+            set("client_lifetime = 1".into());
+            self.excuses.push(LIFETIME);
         }
         if chance.once_in(12) {
             set("transaction_timeout = 1".into());

@@ -476,12 +476,20 @@ impl Client {
     }
 
     /// The client leaves once all its requests are answered, with this error.
-    fn leave_with(&mut self, why: crate::fault::Fault) {
+    pub(crate) fn leave_with(&mut self, why: crate::fault::Fault) {
         self.leaving = Some(Box::new(why));
     }
 
     pub(crate) fn is_leaving(&self) -> bool {
         self.leaving.is_some()
+    }
+
+    /// The error with which the client ends as soon as it asks for something; `None` for others.
+    pub(crate) fn ends_when_it_asks(&self) -> Option<crate::fault::Fault> {
+        self.leaving
+            .as_deref()
+            .filter(|why| why.is_planned())
+            .cloned()
     }
 
     /// The error for the client's end.

@@ -60,9 +60,14 @@ impl ClientTimes {
         }
     }
 
+    /// When the client last began a request or became quiet.
+    pub(crate) fn last_active(&self) -> Time {
+        self.request.max(self.quiet)
+    }
+
     /// True if the client began a request or became quiet at `since` or later.
     pub(super) fn is_active(&self, since: Time) -> bool {
-        self.request.max(self.quiet) >= since
+        self.last_active() >= since
     }
 
     pub(crate) fn begin_request(&mut self, at: Time) {

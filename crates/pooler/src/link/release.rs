@@ -15,6 +15,7 @@ use crate::client::Client;
 use crate::config::PoolMode;
 use crate::event::{ClientId, Out, ServerId};
 use crate::fault::Fault;
+use crate::next::Next;
 use crate::pooler::Pooler;
 use crate::server::task::Over;
 use crate::server::{Ending, Server, ServerState};
@@ -95,7 +96,10 @@ impl Pooler {
             ending = self.servers.at(id).ending();
         }
         if has_session && let Some(why) = self.clients.at(client_id).end_of_transaction() {
-            return self.disconnect(client_id, why.fault(), out);
+            if !why.is_patient() || !self.clients.at(client_id).inbox.held().is_empty() {
+                return self.disconnect(client_id, why.fault(), out);
+            }
+            self.next.note(Next::Over(client_id));
         }
         if session && ending.is_some() && self.config.globals.server_fast_close {
             self.disconnect(client_id, Fault::DatabaseChanged, out);

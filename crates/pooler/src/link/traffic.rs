@@ -25,6 +25,9 @@ impl Pooler {
                 }
                 let waits = client.end.is_stalled() || client.parked || client.is_hushed();
                 if !client.inbox.held().is_empty() || client.is_leaving() || waits {
+                    if let Some(fault) = client.ends_when_it_asks() {
+                        return self.disconnect(id, fault, out);
+                    }
                     client.inbox.hold(bytes);
                     if !waits && !client.is_leaving() {
                         self.resume(id, out);
