@@ -10,6 +10,9 @@
                               the other hits a primary, two standbys and Howdah. No connection reads back in
                               time, nothing that was confirmed is lost. --consistency eventual is the proof
                               that the judge sees something: it must fail
+    ./prove load shards       a database on two shards: each client writes and reads rows of its own keys, in
+                              statements of their own and in transactions, and sees these rows and no other.
+                              In the end no key has rows on both shards
     ./prove load postgres     PostgreSQL itself: must pass
     ./prove load pgbouncer    a PgBouncer, for comparison
 
@@ -66,17 +69,18 @@ class Load:
         self.more = {}  # figures of some runs
         self.sums = dict.fromkeys((*SUMS, "transactions", "given"), 0)
 
-    def play(self, title, port, *more, tables=None, defaults=None):
+    def play(self, title, port, *more, tables=None, defaults=None, database="postgres"):
         """Runs the load against a port, and adds its counts. tables: the port where they are made and
-        looked at, if not PostgreSQL's. defaults: options of howdah-load, if they are not given."""
+        looked at, if not PostgreSQL's. defaults: options of howdah-load, if they are not given.
+        database: where the load connects to."""
         for name, value in (defaults or {}).items():
             more += () if name in self.words else (name, value)
         self.title = title
         print(f"== {title}", flush=True)
-        url = "postgres://postgres@127.0.0.1:{}/postgres"
+        url = "postgres://postgres@127.0.0.1:{}/{}"
         child = machine.spawn(
-            [os.path.join(self.built, "howdah-load"), "--url", url.format(port), "--prepare",
-             "--prepare-url", url.format(tables or self.postgres.port), *more, *self.words],
+            [os.path.join(self.built, "howdah-load"), "--url", url.format(port, database), "--prepare",
+             "--prepare-url", url.format(tables or self.postgres.port, "postgres"), *more, *self.words],
             as_user=False, stdout=subprocess.PIPE, text=True)
         *table, last = child.communicate()[0].splitlines() or [""]
         print("\n".join(table), flush=True)
@@ -193,6 +197,31 @@ class Load:
             shutil.copytree(howdah.folder, os.path.join(options.keep, f"howdah{self.runs}"),
                             ignore=shutil.ignore_patterns(".s.PGSQL*"), dirs_exist_ok=True)
 
+    def through_shards(self, options):
+        """Runs the load through a Howdah in front of a sharded database."""
+        shards = ("kept_0", "kept_1")
+        for shard in shards:
+            self.postgres.sql(f"drop database if exists {shard}")
+            self.postgres.sql(f"create database {shard}")
+            for sql in ("create schema howdah_load", "create table howdah_load.kept (key int8 not null, n int4)"):
+                self.postgres.sql(sql, database=shard)
+        entries = {shard: f"host=127.0.0.1 port={self.postgres.port}" for shard in shards}
+        howdah = self.pooler(options, os.path.join(self.built, "howdah"), driver=options.driver,
+                             workers=options.workers or 2, server_round_robin=1, server_tls_sslmode="disable",
+                             databases={**entries, "kept": "shards=" + ",".join(shards)},
+                             maps={"distributions:kept": {"client": "hash bigint slots=16 0-7=kept_0 8-15=kept_1"},
+                                   "tables:kept": {"howdah_load.*": "client(key)"}})
+        title = f"Howdah, {options.driver}, {options.workers or 2} workers, two shards, pools of {options.pool}"
+        with howdah:
+            self.play(title, howdah.port, "--only", "shard_single,shard_tx", database="kept")
+            if not howdah.running():
+                self.fail("Howdah ended by itself")
+        keys = [{key for [key] in self.postgres.sql("select distinct key from howdah_load.kept", shard)}
+                for shard in shards]
+        print(f"keys on the shards: {[len(of) for of in keys]}", flush=True)
+        if keys[0] & keys[1] or not all(keys):
+            self.fail("keys are on both shards, or on one only")
+
     def count(self, howdah):
         """How many transactions were given a server, and did not run on one that was kept."""
         row = next(row for row in howdah.console("SHOW STATS_TOTALS") if row["database"] == "postgres")
@@ -287,8 +316,8 @@ class Failovers(Switchovers):
 def main():
     parser = argparse.ArgumentParser(prog="./prove load", description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["all", "howdah", "roles", "lists", "postgres",
-                                                     "pgbouncer"])
+    parser.add_argument("what", choices=["all", "howdah", "roles", "lists", "shards",
+                                                     "postgres", "pgbouncer"])
     parser.add_argument("--workers", type=int, default=0, help="of Howdah (0: one for each core)")
     parser.add_argument("--driver", default="auto", help="auto, io_uring or epoll")
     parser.add_argument("--spread", default="load", choices=["load", "always", "random"],
@@ -318,6 +347,9 @@ def main():
         load.through_switchovers(options)
     elif options.what == "lists":
         load.through_standbys(options)
+    elif options.what == "shards":
+        for driver in ("io_uring", "epoll") if options.driver == "auto" else (options.driver,):
+            load.through_shards(argparse.Namespace(**{**vars(options), "driver": driver}))
     elif options.what == "pgbouncer":
         with load.pooler(options, shutil.which(options.pgbouncer) or options.pgbouncer) as pooler:
             load.play(f"PgBouncer, a pool of {options.pool}", pooler.port)

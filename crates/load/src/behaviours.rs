@@ -13,6 +13,7 @@ mod pipelines;
 mod portals;
 mod queries;
 mod settings;
+mod shards;
 mod statements;
 mod states;
 mod transactions;
@@ -367,5 +368,17 @@ pub const ALL: &[Behaviour] = &[
         10,
         lists::look,
         "lists read otherwise: no connection reads back in time",
+    ),
+    named(
+        "shard_single",
+        50,
+        shards::single,
+        "rows of the client's own keys in a sharded table, in statements of their own",
+    ),
+    named(
+        "shard_tx",
+        50,
+        shards::transaction,
+        "the same in transactions, kept or rolled back",
     ),
 ];

@@ -1,6 +1,6 @@
 //! One client: a connection, the model of its session, and the loop that runs operations on it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -46,6 +46,10 @@ pub struct Books {
     pub transferred_perhaps: BTreeSet<i32>,
     /// Inserts that were sent completely before the client disconnected. Each may have run once.
     pub vanished_perhaps: BTreeSet<i32>,
+    /// The rows of the client's keys in a sharded table.
+    pub kept: BTreeMap<i64, BTreeSet<i32>>,
+    /// The keys whose rows are not known.
+    pub unsure: BTreeSet<i64>,
     /// Appends to lists, and what was seen of these.
     pub lists: History,
 }

@@ -264,6 +264,8 @@ impl Decide for Watched {
                 }
                 Event::Tick => String::new(),
                 Event::Settings(_) => "Settings".into(),
+                // A catalogue has no order.
+                Event::Mail(Mail::ShardCatalogue(shard, ..)) => format!("a catalogue of {shard}"),
                 other => format!("{other:?}"),
             };
             // This message repeats all the time while a client waits.
@@ -308,6 +310,9 @@ impl Decide for Watched {
                         )
                     }
                     Action::Note(note) => format!("  {}", note.text),
+                    Action::Post(to, Mail::ShardCatalogue(shard, ..)) => {
+                        format!("  tells {to:?} the catalogue of {shard}")
+                    }
                     other => format!("  {other:?}"),
                 };
                 if !line.contains("Broker(Need") {

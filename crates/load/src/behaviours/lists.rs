@@ -37,7 +37,7 @@ fn appends((list, number): (ListId, Number)) -> String {
 
 /// Messages to send, and how many answers up to a ReadyForQuery they get.
 #[derive(Default)]
-struct Request {
+pub(super) struct Request {
     out: Vec<u8>,
     answers: usize,
 }
@@ -57,7 +57,13 @@ impl Request {
 
     /// A statement of the extended protocol. With a name, it is parsed only if the connection does
     /// not have it.
-    fn run(&mut self, history: &mut History, name: &'static str, sql: &str, values: &[i64]) {
+    pub(super) fn run(
+        &mut self,
+        history: &mut History,
+        name: &'static str,
+        sql: &str,
+        values: &[i64],
+    ) {
         if name.is_empty() || history.prepared.insert(name) {
             messages::parse(&mut self.out, name, sql, &vec![oid::INT8; values.len()]);
         }
@@ -70,14 +76,14 @@ impl Request {
         messages::execute(&mut self.out, "", 0);
     }
 
-    fn sync(&mut self) {
+    pub(super) fn sync(&mut self) {
         messages::bare(&mut self.out, b'S');
         self.answers += 1;
     }
 }
 
 /// Sends a request, and gives its rows. PostgreSQL must refuse it with `refusal`, if that is given.
-fn ask(
+pub(super) fn ask(
     client: &mut Client,
     request: &Request,
     refusal: Option<&str>,

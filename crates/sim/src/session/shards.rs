@@ -97,7 +97,7 @@ impl Sense {
             }
             return Ok(());
         };
-        let site = self.site(&place, key)?;
+        let site = self.site(place, key)?;
         let Some(site) = site else { return Ok(()) };
         if self.at != Site::Nowhere {
             match self.at.is(site) {
