@@ -47,7 +47,7 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
             "pooler/src/packing.rs",
             "pooler/src/takeover.rs",
         ],
-        1958,
+        1967,
     ),
     (
         "workers and one pool",
