@@ -91,7 +91,7 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
         ],
         2132,
     ),
-    ("configuration", &["config/src"], 8648),
+    ("configuration", &["config/src"], 8665),
     (
         "hosts and roles",
         &[
