@@ -35,7 +35,7 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
     ("reading SQL", &["sql/src"], 3462),
     ("session state", &["pooler/src/session"], 1799),
     ("LISTEN", &["pooler/src/listen"], 1424),
-    ("console", &["pooler/src/console"], 4833),
+    ("console", &["pooler/src/console"], 4839),
     ("statements", &["pooler/src/statement"], 948),
     (
         "takeover",

@@ -6,7 +6,7 @@ use super::Client;
 use crate::event::{Address, ClientId, Ends, Out};
 use crate::fault::{Fault, HeaderFault};
 use crate::note::Level;
-use crate::place::{Via, remote};
+use crate::place::{Via, whole};
 use crate::pooler::Pooler;
 
 impl Pooler {
@@ -37,10 +37,12 @@ impl Pooler {
                 false
             }
             Some(Ok(header)) => {
-                let balancer = remote(&client.ends);
+                let balancer = client.ends.remote.clone();
                 client.comes_through_balancer(header);
-                let text = format_args!("by the PROXY protocol, from {balancer}");
-                self.note_client(Level::Debug, id, text, out);
+                if self.noisy(Level::Debug) {
+                    let text = format!("by the PROXY protocol, from {}", whole(&balancer));
+                    self.note_client(Level::Debug, id, text, out);
+                }
                 true
             }
         }

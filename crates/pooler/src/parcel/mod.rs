@@ -27,7 +27,7 @@ use crate::statement::{Named, Shape, Statement};
 use crate::tls::TlsFacts;
 
 /// The version of the format, and of the behaviour that both processes share.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 
 /// Everything that a successor takes over.
 #[derive(Debug)]

@@ -106,10 +106,10 @@ impl Play {
 
     /// Without clients, every worker says at once that it may end.
     fn shut_down(&mut self) {
-        let order = if self.chance.once_in(2) {
-            Order::ShutdownWaitForClients
-        } else {
-            Order::ShutdownWaitForServers
+        let order = match self.chance.within(0..=2) {
+            0 => Order::ShutdownWaitForClients,
+            1 => Order::EndClients { over: SECOND },
+            _ => Order::ShutdownWaitForServers,
         };
         self.current().order(&order);
         let workers = self.current().workers.len();

@@ -410,7 +410,13 @@ impl World {
         let client = self.client.ok_or("the client is not adopted")?;
         let names = format!("\0\x03\0\0user\0u\0database\0{database}\0\0");
         let length = (names.len() as u32 + 4).to_be_bytes();
-        let startup = [&length[..], names.as_bytes()].concat();
+        // With proxy_protocol=127.0.0.1, a balancer's header comes first.
+        let balancers = &self.config.globals.proxy_protocol;
+        let header: &[u8] = match balancers.has(IpAddr::V4(Ipv4Addr::LOCALHOST)) {
+            true => b"PROXY TCP4 192.0.2.7 127.0.0.1 5000 6432\r\n",
+            false => b"",
+        };
+        let startup = [header, &length[..], names.as_bytes()].concat();
         self.happen(Event::Received(Peer::Client(client), &startup));
         Ok(())
     }
