@@ -90,7 +90,9 @@ impl Pooler {
     /// something, or a moment later.
     fn end_in_peace(&mut self, id: ClientId, why: EndReason, out: &mut Out) {
         let client = self.clients.at_mut(id);
-        if self.now.0 < client.times.last_active().0.saturating_add(PEACE_NS) {
+        // A client that has asked meanwhile is told at once, and nothing of that runs.
+        let asks = !client.inbox.held().is_empty();
+        if !asks && self.now.0 < client.times.last_active().0.saturating_add(PEACE_NS) {
             client.leave_with(why.fault());
             return self.watch_client(id);
         }

@@ -93,7 +93,7 @@ impl Upstream<'_> {
         }
         if let Some(ShardedText::Set { .. } | ShardedText::Reset(_) | ShardedText::Show(_)) = &read
         {
-            if self.rests() {
+            if self.may_be_placed_anew() {
                 return Err(Flow::NeedShard);
             }
             if let Some(text) = text
@@ -319,12 +319,16 @@ impl Upstream<'_> {
             }
         };
         let goes_elsewhere = decision.must_be_at().is_some_and(|must| at != Some(must));
+        let needs = matches!(decision, Decision::NeedsCatalogue { .. });
+        // Without a server the client is placed anew, or waits. It may have its server for an earlier statement,
+        // which was cancelled before it ran.
+        if (needs || goes_elsewhere) && self.may_be_placed_anew() {
+            return Err(Flow::NeedShard);
+        }
+        let sharded = self.client.sharded.as_deref();
+        let sharded = sharded.expect("the database is sharded");
         match decision {
-            // Without a server the client is placed anew, or waits.
-            Decision::NeedsCatalogue { .. } if self.rests() => return Err(Flow::NeedShard),
             Decision::NeedsCatalogue { unknown } => return Err(Flow::NeedCatalogue { unknown }),
-            // It got its server for an earlier statement, which was cancelled before it ran.
-            _ if goes_elsewhere && self.rests() => return Err(Flow::NeedShard),
             _ if sharded.has_guessed_wrong(&decision, at) && self.may_leave() => {
                 return Err(Flow::NeedShard);
             }
@@ -339,6 +343,7 @@ impl Upstream<'_> {
             let begins = is_over && !sharded.has_bound();
             planning.count(sharded, statement.text, &fits, (noted, begins));
             sharded.knows_all(false);
+            sharded.is_judged();
             sharded.goes_on(&decision, statement.text);
             sharded.binds(true);
         }
@@ -362,6 +367,15 @@ impl Upstream<'_> {
         self.out.send_with(to, |buf| write::empty(buf, tag::SYNC));
         self.push(Entry::swallow(Reply::Sync));
         Err(self.stall())
+    }
+
+    /// True if the client may leave its server with the message that begins here, to be placed anew.
+    fn may_be_placed_anew(&mut self) -> bool {
+        self.rests()
+            && self
+                .client
+                .sharded_mut()
+                .is_some_and(|sharded| sharded.may_be_placed_anew())
     }
 
     /// True if nothing is open on the server.

@@ -47,6 +47,9 @@ impl Pooler {
             // Howdah may have dropped the held bytes.
             return self.unpause_client(id, out);
         }
+        if let Some(fault) = client.ends_when_it_asks() {
+            return self.disconnect(id, fault, out);
+        }
         let feed = client.inbox.feed(b"");
         let mut chunk = feed.chunk();
         let after = self.upstream(id, &mut chunk, out);

@@ -61,6 +61,8 @@ pub struct Sharded {
     refused: Option<ShardError>,
     /// The catalogue has been read again for the client's statement.
     is_final: bool,
+    /// The client has left a server with the message under way, to be placed anew.
+    is_placed_anew: bool,
     /// The group of messages under way has bound a statement.
     bound: bool,
     /// The part of the spread map that the transaction has touched.
@@ -96,6 +98,7 @@ impl Sharded {
             transaction: Transaction::default(),
             refused: None,
             is_final: false,
+            is_placed_anew: false,
             bound: false,
             part: None,
         }
@@ -237,6 +240,17 @@ impl Sharded {
     /// not exist.
     pub(crate) fn knows_all(&mut self, all: bool) {
         self.is_final = all;
+    }
+
+    /// A message may bring its client to another server once: the rule that places a client reads a whole group,
+    /// and a server's gate reads its first statement, so both could disagree for ever. True the first time.
+    pub(crate) fn may_be_placed_anew(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_placed_anew, true)
+    }
+
+    /// The message under way passes, or is refused.
+    pub(crate) fn is_judged(&mut self) {
+        self.is_placed_anew = false;
     }
 
     /// True if the group under way has bound a statement.

@@ -463,10 +463,14 @@ impl Pooler {
         client.times.begin_request(now);
         client.times.set_quiet(now);
         let in_transaction = client.status_ahead() != Status::Idle;
+        let must_end = client.end_of_transaction().is_some();
+        if let Some(sharded) = client.sharded_mut() {
+            sharded.is_judged();
+        }
         if let Some(login) = client.login {
             self.logins.at_mut(login).count_answered(1, 0);
         }
-        if in_transaction {
+        if in_transaction || must_end {
             self.watch_client(id);
         }
     }
