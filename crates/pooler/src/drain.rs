@@ -35,7 +35,7 @@ impl Pooler {
         let drains = self.janitor.drained_at.is_some();
         let client = gone!(self.clients.get_mut(id));
         match client.ends_at.as_ref().map(|end| end.why) {
-            Some(EndReason::Drain) if !drains => client.ends_at = None,
+            Some(EndReason::Drain) if !drains => client.forgets_end(),
             Some(EndReason::Drain | EndReason::Lifetime) => return,
             Some(EndReason::Token) | None => {}
         }

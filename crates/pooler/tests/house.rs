@@ -47,7 +47,7 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
             "pooler/src/packing.rs",
             "pooler/src/takeover.rs",
         ],
-        1952,
+        1977,
     ),
     (
         "workers and one pool",
@@ -71,12 +71,12 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
             "pooler/src/peering.rs",
             "pooler/src/signal.rs",
         ],
-        1199,
+        1201,
     ),
     (
         "sharded databases",
         &["pooler/src/shard", "pooler/src/link/gated.rs"],
-        3357,
+        3404,
     ),
     (
         "tokens and secrets",
@@ -93,7 +93,7 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
         ],
         2698,
     ),
-    ("configuration", &["config/src"], 8761),
+    ("configuration", &["config/src"], 9474),
     (
         "hosts and roles",
         &[

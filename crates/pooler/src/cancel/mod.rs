@@ -286,7 +286,7 @@ impl Pooler {
         client.read_fails();
         if let Some(sharded) = client.sharded_mut() {
             sharded.transaction.fails();
-            sharded.is_judged();
+            sharded.settles_message();
         }
         let status = client.status_ahead();
         let peer = Peer::Client(id);

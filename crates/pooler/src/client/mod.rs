@@ -475,6 +475,11 @@ impl Client {
         self.session.get_or_insert_default()
     }
 
+    /// The client need not end any more.
+    pub(crate) fn forgets_end(&mut self) {
+        self.ends_at = None;
+    }
+
     /// The client leaves once all its requests are answered, with this error.
     pub(crate) fn leave_with(&mut self, why: crate::fault::Fault) {
         self.leaving = Some(Box::new(why));

@@ -343,7 +343,7 @@ impl Upstream<'_> {
             let begins = is_over && !sharded.has_bound();
             planning.count(sharded, statement.text, &fits, (noted, begins));
             sharded.knows_all(false);
-            sharded.is_judged();
+            sharded.settles_message();
             sharded.goes_on(&decision, statement.text);
             sharded.binds(true);
         }

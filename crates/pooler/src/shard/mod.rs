@@ -249,7 +249,7 @@ impl Sharded {
     }
 
     /// The message under way passes, or is refused.
-    pub(crate) fn is_judged(&mut self) {
+    pub(crate) fn settles_message(&mut self) {
         self.is_placed_anew = false;
     }
 

@@ -465,7 +465,7 @@ impl Pooler {
         let in_transaction = client.status_ahead() != Status::Idle;
         let must_end = client.end_of_transaction().is_some();
         if let Some(sharded) = client.sharded_mut() {
-            sharded.is_judged();
+            sharded.settles_message();
         }
         if let Some(login) = client.login {
             self.logins.at_mut(login).count_answered(1, 0);
