@@ -73,7 +73,9 @@ impl Pooler {
             }
             _ => self.place_group(id, chunk, header, out),
         }?;
-        self.sharded_mut(id).knows_all(false);
+        if matches!(placing, Placing::Done) {
+            self.sharded_mut(id).knows_all(false);
+        }
         Ok(placing)
     }
 

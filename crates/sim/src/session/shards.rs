@@ -26,6 +26,8 @@ pub struct Sense {
     /// `howdah.shard` of the transaction.
     local: Option<u8>,
     at: Site,
+    /// The transaction may have changed what names mean.
+    is_vague: bool,
     /// The message under way may be refused: what it needs to know is not known.
     is_unsure: bool,
     /// Shards may be lost or closed to statements.
@@ -64,6 +66,7 @@ impl Sense {
             session: None,
             local: None,
             at: Site::Nowhere,
+            is_vague: false,
             is_unsure: false,
             forgives,
             hears: None,
@@ -92,6 +95,7 @@ impl Sense {
     /// Places a statement. `key`: its second parameter.
     fn places(&mut self, sql: &Sql, key: Option<u8>, in_block: bool) -> Result<(), Fault> {
         let Some(place) = sql.place() else {
+            self.is_vague |= in_block && !is_guess(sql);
             if in_block && self.at == Site::Nowhere && !is_guess(sql) {
                 self.at = Site::Somewhere;
             }
@@ -133,7 +137,7 @@ impl Sense {
         };
         match hint.map(|hint| hint.is(home)) {
             // Without a catalogue the hint decides, and where names may mean something else.
-            Some(Some(false)) if self.forgives || self.at == Site::Somewhere => {
+            Some(Some(false)) if self.forgives || self.is_vague => {
                 self.is_unsure = true;
                 return Ok(Some(Site::Somewhere));
             }
@@ -322,7 +326,7 @@ impl Session {
     /// The transaction is over.
     pub(super) fn leaves_shard(&mut self) {
         if let Some(sense) = &mut self.sense {
-            (sense.local, sense.at) = (None, Site::Nowhere);
+            (sense.local, sense.at, sense.is_vague) = (None, Site::Nowhere, false);
         }
     }
 
