@@ -25,6 +25,7 @@ use howdah_pooler::note::Level;
 use howdah_pooler::sources::{SourceAnswer, SourceCall, SourceKeeper};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
 
 use crate::control::{ControlEvent, Ear};
 use crate::log::Log;
@@ -207,7 +208,8 @@ fn start() -> std::io::Result<UnboundedSender<Ask>> {
             });
             while let Some((call, outside, hears)) = wanted.recv().await {
                 let asker = asker.clone();
-                tokio::spawn(async move { hears(asker.ask(call, &outside).await) });
+                let asked = tokio::spawn(async move { asker.ask(call, &outside).await });
+                tokio::spawn(async move { hears(heard(asked).await) });
             }
         });
     };
@@ -215,6 +217,12 @@ fn start() -> std::io::Result<UnboundedSender<Ask>> {
         .name("sources".into())
         .spawn(serve)?;
     Ok(asks)
+}
+
+/// What a call has answered. The source waits for that, so a call that breaks off answers, too.
+async fn heard(asked: JoinHandle<SourceAnswer>) -> SourceAnswer {
+    let lost = |_| SourceAnswer::Failed("the call broke off: please report this error".into());
+    asked.await.unwrap_or_else(lost)
 }
 
 /// What all calls share.

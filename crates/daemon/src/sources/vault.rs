@@ -20,6 +20,8 @@ use crate::https::{HttpsAnswer, HttpsRequest, ask};
 
 /// A static role is read this long after its rotation.
 const BEHIND_ROTATION: Duration = Duration::from_secs(1);
+/// No life counts as longer: ten years, in seconds.
+const LONGEST_LIFE: u64 = 10 * 366 * 86_400;
 /// How much of Vault's own error the log shows, in characters.
 const SHOWN: usize = 200;
 
@@ -361,7 +363,8 @@ fn named(answer: &Value) -> Result<(String, Secret), String> {
 }
 
 fn seconds(answer: &Value, name: &str) -> Option<Duration> {
-    answer[name].as_u64().map(Duration::from_secs)
+    let seconds = answer[name].as_u64()?;
+    Some(Duration::from_secs(seconds.min(LONGEST_LIFE)))
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -389,6 +392,9 @@ mod tests {
             panic!()
         };
         assert_eq!((life.ends, life.again), (None, Some(13_000_000_000)));
+        let huge = json!({"ttl": u64::MAX});
+        let huge = seconds(&huge, "ttl").unwrap();
+        assert!(huge.as_secs() == LONGEST_LIFE && Instant::now() + huge > Instant::now());
         for bad in [json!({}), json!({"data": {"username": "u"}}), json!([])] {
             assert!(rotating(&bad).is_err() && Lease::read(&bad, 0).is_err());
         }

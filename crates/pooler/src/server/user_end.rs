@@ -82,7 +82,7 @@ fn vanishing(known: &FetchedSecret) -> Option<&String> {
 /// source is asked again, and before the end.
 fn retires(at: u64, until: u64, share: u16) -> Time {
     let hundredth = until.saturating_sub(at) / 100;
-    let before = 4 * hundredth + 13 * hundredth * u64::from(share) / (1 << 16);
+    let before = 4 * hundredth + 13 * (hundredth >> 16) * u64::from(share);
     Time(until.saturating_sub(before))
 }
 
@@ -92,12 +92,14 @@ mod tests {
 
     #[test]
     fn ends_lie_in_the_last_fifth() {
-        let life = 1_000_000;
-        let all = [0, u16::MAX / 2, u16::MAX].map(|share| retires(500, 500 + life, share).0 - 500);
-        assert_eq!(all[0], 960_000);
-        assert!(
-            (890_000..900_000).contains(&all[1]) && all[2] > 830_000,
-            "{all:?}"
-        );
+        // A second, and ten years.
+        for life in [1_000_000_000, 316_224_000_000_000_000] {
+            let end = |share| retires(500, 500 + life, share).0 - 500;
+            let all = [0, u16::MAX / 2, u16::MAX].map(|share| end(share) / (life / 1000));
+            assert!(
+                all[0] == 960 && (890..900).contains(&all[1]) && all[2] == 830,
+                "{all:?}"
+            );
+        }
     }
 }
