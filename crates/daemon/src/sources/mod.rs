@@ -35,6 +35,9 @@ const COMMANDS_AT_ONCE: usize = 8;
 /// Threads for files on file systems that hang.
 const BLOCKING_THREADS: usize = 8;
 
+/// How long a call may take in all: with its files, its login, and what it waits for.
+const LIMIT: Duration = Duration::from_secs(30);
+
 /// Called with the answer.
 type Hears = Box<dyn FnOnce(SourceAnswer) + Send>;
 
@@ -208,7 +211,7 @@ fn start() -> std::io::Result<UnboundedSender<Ask>> {
             });
             while let Some((call, outside, hears)) = wanted.recv().await {
                 let asker = asker.clone();
-                let asked = tokio::spawn(async move { asker.ask(call, &outside).await });
+                let asked = tokio::spawn(async move { asker.ask_in_time(call, &outside).await });
                 tokio::spawn(async move { hears(heard(asked).await) });
             }
         });
@@ -235,6 +238,16 @@ struct Asker {
 }
 
 impl Asker {
+    /// Asks, for some time at most. A command has a limit of its own, and may have to wait for its turn.
+    async fn ask_in_time(&self, call: SourceCall, outside: &Outside) -> SourceAnswer {
+        if matches!(call.source, SecretSource::Command(_)) {
+            return self.ask(call, outside).await;
+        }
+        let late = |_| SourceAnswer::Failed(format!("no answer within {} s", LIMIT.as_secs()));
+        let answer = tokio::time::timeout(LIMIT, self.ask(call, outside)).await;
+        answer.unwrap_or_else(late)
+    }
+
     async fn ask(&self, call: SourceCall, outside: &Outside) -> SourceAnswer {
         let answer = match call.source {
             SecretSource::File(path) => self.look(path).await,
