@@ -35,8 +35,23 @@ const COMMANDS_AT_ONCE: usize = 8;
 /// Threads for files on file systems that hang.
 const BLOCKING_THREADS: usize = 8;
 
+/// The error of a source that this build can't ask.
+const LEFT_OUT: &str = "this build asks nobody: build with the Cargo feature cloud";
 /// How long a call may take in all: with its files, its login, and what it waits for.
 const LIMIT: Duration = Duration::from_secs(30);
+
+/// The error for sources that this build can't ask.
+pub fn missing(config: &Config) -> Option<String> {
+    let sources = config.secret_sources();
+    let mut asked = sources.keys().filter(|source| {
+        matches!(
+            source,
+            SecretSource::Azure(_) | SecretSource::Google | SecretSource::Vault(_)
+        )
+    });
+    let source = asked.next().filter(|_| !cfg!(feature = "cloud"))?;
+    Some(format!("{source}: {LEFT_OUT}"))
+}
 
 /// Called with the answer.
 type Hears = Box<dyn FnOnce(SourceAnswer) + Send>;
@@ -169,9 +184,9 @@ impl Sources {
         learned.is_news
     }
 
-    /// PostgreSQL has refused a value.
-    pub fn refused(&mut self, source: &SecretSource, generation: u64) {
-        self.keeper.refused(clock(), source, generation);
+    /// PostgreSQL has refused a value. True if workers must be told.
+    pub fn refused(&mut self, source: &SecretSource, generation: u64) -> bool {
+        self.keeper.refused(clock(), source, generation)
     }
 
     fn ask(&mut self, call: SourceCall, hears: impl FnOnce(SourceAnswer) + Send + 'static) {
@@ -264,7 +279,7 @@ impl Asker {
             SecretSource::Vault(path) => self.vault.ask(&path, call.is_refused, outside).await,
             #[cfg(not(feature = "cloud"))]
             SecretSource::Azure(_) | SecretSource::Google | SecretSource::Vault(_) => {
-                Err("this build asks nobody: build with the Cargo feature cloud".into())
+                Err(LEFT_OUT.into())
             }
         };
         answer.unwrap_or_else(SourceAnswer::Failed)
