@@ -23,8 +23,12 @@ pub struct FetchedSecret {
     pub value: Option<FetchedValue>,
     /// When it came, in nanoseconds of the process's clock.
     pub at: u64,
+    /// When it came for the first time, before it was prolonged.
+    pub made: u64,
     /// When it ends, in nanoseconds of the process's clock; `None`: never.
     pub until: Option<u64>,
+    /// The user before, if PostgreSQL knows that user no more: its servers must end.
+    pub gone: Option<String>,
     /// Why the last call failed, if it did.
     pub error: Option<String>,
     /// How many calls gave a value, and how many failed.
@@ -38,6 +42,18 @@ impl FetchedSecret {
     pub fn valid(&self, now: u64) -> Option<&FetchedValue> {
         let ended = self.until.is_some_and(|until| until <= now);
         self.value.as_ref().filter(|_| !ended)
+    }
+
+    /// The user that the source has given, if that user vanishes when the value ends.
+    pub fn vanishing_user(&self) -> Option<&String> {
+        match &self.value {
+            Some(FetchedValue::Password {
+                user,
+                vanishes: true,
+                ..
+            }) => user.as_ref(),
+            _ => None,
+        }
     }
 
     /// Why there is no valid value.

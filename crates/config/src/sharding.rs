@@ -8,7 +8,7 @@ use howdah_shard::Map;
 use super::resolve::ConfigReader;
 use super::value::{PoolMode, ReadRouting, SessionState};
 use super::written::{Path, WrittenLine};
-use super::{Database, Excerpt, Mistake, Place, Scope};
+use super::{Database, Excerpt, Mistake, Place, Scope, SecretSource, SecretText};
 
 /// The settings that the entry of a sharded database may have. All others belong to its shards.
 const OWN: [&str; 8] = [
@@ -229,6 +229,15 @@ impl ConfigReader {
         };
         if shard.shards.is_some() {
             return Some(("has shards itself".into(), "name entries that have hosts"));
+        }
+        let passwords = [shard.server_password.as_ref()].into_iter();
+        let members = shard.users.values();
+        let passwords = passwords.chain(members.map(|user| user.server_password.as_ref()));
+        let mut sources = passwords.flatten().filter_map(SecretText::source);
+        if sources.any(SecretSource::makes_users) {
+            let what = "has users that Vault makes: its \"$user\" is another one each time";
+            let remedy = "use a static role of Vault (static-creds), or another source";
+            return Some((what.into(), remedy));
         }
         let own = shard.users.keys();
         let users = own.chain(self.config.users.keys());

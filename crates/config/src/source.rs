@@ -161,6 +161,14 @@ impl SecretSource {
         })
     }
 
+    /// True if the source gives users that are made for Howdah.
+    pub fn makes_users(&self) -> bool {
+        match self {
+            SecretSource::Vault(path) => path.rsplit('/').nth(1) == Some("creds"),
+            _ => false,
+        }
+    }
+
     /// True if the source gives tokens, which PostgreSQL takes in clear text.
     pub fn gives_tokens(&self) -> bool {
         matches!(

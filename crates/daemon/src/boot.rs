@@ -508,7 +508,9 @@ pub fn expected_servers(config: &Config, database: &Database) -> u64 {
 
 /// The error for a configuration that this build can't serve.
 pub fn left_out(config: &Config) -> Option<String> {
-    crate::authority::missing(config).or_else(|| crate::tracer::missing(config))
+    crate::authority::missing(config)
+        .or_else(|| crate::tracer::missing(config))
+        .or_else(|| crate::sources::missing(config))
 }
 
 /// The users besides root whose files may have commands: the one that this process is (`effective`). A

@@ -555,7 +555,9 @@ impl Control {
                 self.answer(from, Answer::Set(ticket, set));
             }
             Question::SecretRefused { source, generation } => {
-                self.sources.refused(&source, generation);
+                if self.sources.refused(&source, generation) {
+                    self.new_secrets();
+                }
             }
             Question::LogStats { stats, seconds } => self.log_stats(from, &stats, seconds),
             Question::Surveyed { serial, holdings } => {

@@ -24,12 +24,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST: usize = 1 << 20;
 
 /// Where clouds tell credentials to their machines. Plain http is spoken there, and with this machine.
-const METADATA: [&str; 5] = [
+const METADATA: [&str; 7] = [
     "169.254.169.254",
     "169.254.170.2",
     "169.254.170.23",
     "[fd00:ec2::254]",
     "[fd00:ec2::23]",
+    "metadata.google.internal",
+    "[fd20:ce::254]",
 ];
 
 /// A request.
@@ -186,6 +188,7 @@ mod tests {
             ("https://id.example/x", Ok(("id.example", true))),
             ("http://localhost:80/x", Ok(("localhost", false))),
             ("http://169.254.169.254/x", Ok(("169.254.169.254", false))),
+            ("http://[fd20:ce::254]/x", Ok(("[fd20:ce::254]", false))),
             ("http://id.example/x", Err("plain http")),
             ("http://localhost:80@id.example/", Err("there is a user")),
             ("https://user@id.example/", Err("there is a user")),

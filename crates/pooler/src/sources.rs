@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::config::{Fetched, FetchedSecret, FetchedValue, SecretSource, SourceUse};
 use crate::event::Time;
@@ -14,8 +15,11 @@ const LOOKS_NS: u64 = 2 * SECOND;
 const FIRST_PAUSE_NS: u64 = SECOND;
 /// The longest pause after a failure.
 const LONGEST_PAUSE_NS: u64 = 60 * SECOND;
-/// A source is asked at most once in this time because PostgreSQL refuses its value.
+/// A source is asked at most once in this time because PostgreSQL refuses its value. If each call makes a
+/// user, the time doubles from refusal to refusal, until a server logs in.
 const REFUSALS_NS: u64 = 5 * SECOND;
+/// The longest such time.
+const LONGEST_REFUSALS_NS: u64 = 600 * SECOND;
 
 /// What a source has answered.
 #[derive(Debug)]
@@ -86,8 +90,12 @@ struct KeptSource {
     again: bool,
     /// Failures in a row.
     failures: u32,
+    /// How often in a row a value was the same though its rotation was due.
+    overdue: u32,
     /// When a refusal last led to a call.
     refused: Option<Time>,
+    /// How many did so in a row, and how many logins there were at the last one.
+    refusals: (u32, u64),
     /// Somebody waits for that call.
     is_awaited: bool,
 }
@@ -174,8 +182,12 @@ impl SourceKeeper {
             }
             SourceAnswer::Value(value, life) => {
                 // Who was refused tries even the same value once more.
-                kept.gives(now, value, life, is_awaited);
+                let is_same = kept.gives(now, value, life, is_awaited);
+                if is_same && life.ends.is_none() {
+                    learned.is_news = failed;
+                }
                 kept.asked_again_after(now, life, chance);
+                kept.stays_same(now, is_same && life.again == Some(FIRST_PAUSE_NS));
             }
             SourceAnswer::Same => {
                 learned.is_news = failed || is_awaited;
@@ -199,24 +211,33 @@ impl SourceKeeper {
         learned
     }
 
-    /// PostgreSQL has refused a value. If that is still the source's last one, it is asked anew.
-    pub fn refused(&mut self, now: Time, source: &SecretSource, generation: u64) {
+    /// PostgreSQL has refused a value. If that is still the source's last one, it is asked anew. True if
+    /// that is so late that clients must get the error: workers must be told.
+    pub fn refused(&mut self, now: Time, source: &SecretSource, generation: u64) -> bool {
         let Some(kept) = self.kept.get_mut(&source.fetched()) else {
-            return;
+            return false;
         };
-        if kept.known.generation != generation || kept.is_awaited {
-            return;
+        if kept.known.generation != generation {
+            return false;
         }
         if kept.is_asked {
             // The pool waits for the answer, even for a failure that is no news.
             kept.is_awaited = true;
-            return;
+            return false;
         }
-        let last = kept.refused.map_or(0, |at| at.0 + REFUSALS_NS);
-        let at = Time(last.max(now.0));
-        kept.refused = Some(at);
-        kept.is_awaited = true;
-        kept.next = Some(kept.next.map_or(at, |next| next.min(at)));
+        if !kept.is_awaited {
+            let pause = kept.refusal_pause();
+            let last = kept.refused.map_or(0, |at| at.0 + pause);
+            let at = Time(last.max(now.0));
+            kept.refused = Some(at);
+            kept.is_awaited = true;
+            kept.next = Some(kept.next.map_or(at, |next| next.min(at)));
+        }
+        let is_late = kept.next.is_some_and(|at| at.0 > now.0 + REFUSALS_NS);
+        if is_late {
+            kept.known.error = Some("PostgreSQL refuses the users that it gives".into());
+        }
+        is_late
     }
 
     /// What is known of all sources, for the configuration.
@@ -242,6 +263,17 @@ impl KeptSource {
         }
     }
 
+    /// PostgreSQL has refused the value: how long after the last refusal the source is asked anew.
+    fn refusal_pause(&mut self) -> u64 {
+        let logins = self.known.logins.load(Ordering::Relaxed);
+        if self.known.vanishing_user().is_none() || self.refusals.1 != logins {
+            self.refusals = (0, logins);
+        }
+        let doubled = REFUSALS_NS << self.refusals.0.saturating_sub(1).min(7);
+        self.refusals.0 += 1;
+        doubled.min(LONGEST_REFUSALS_NS)
+    }
+
     /// The text of a file. True if it is another one.
     fn take_file(&mut self, now: Time, value: FetchedValue) -> bool {
         self.next = Some(self.next.unwrap_or(Time(now.0 + LOOKS_NS)));
@@ -255,16 +287,34 @@ impl KeptSource {
         true
     }
 
-    fn gives(&mut self, now: Time, value: FetchedValue, life: Lifetime, is_awaited: bool) {
+    /// A value has come. True if it is the one before.
+    fn gives(&mut self, now: Time, value: FetchedValue, life: Lifetime, is_awaited: bool) -> bool {
         self.works();
         let known = &mut self.known;
         // The same value lives longer.
         let is_same = !is_awaited && known.valid(now.0) == Some(&value);
         known.generation += u64::from(!is_same);
+        let before = known.vanishing_user().cloned();
         known.value = Some(value);
+        if !is_same {
+            known.made = now.0;
+        }
+        if is_awaited && before.as_ref() != known.vanishing_user() {
+            known.gone = before;
+        }
         known.at = now.0;
         known.until = life.ends.map(|life| now.0.saturating_add(life));
         known.calls[0] += 1;
+        is_same
+    }
+
+    /// Somebody who was to rotate a value at once has not: the pauses until the next look double.
+    fn stays_same(&mut self, now: Time, is_overdue: bool) {
+        self.overdue = if is_overdue { self.overdue + 1 } else { 0 };
+        if is_overdue {
+            let pause = FIRST_PAUSE_NS << self.overdue.min(6);
+            self.next = Some(Time(now.0 + pause.min(LONGEST_PAUSE_NS)));
+        }
     }
 
     /// The next call follows from the life of the value that has just come.
@@ -406,6 +456,58 @@ mod tests {
         assert!(keeper.answered(next, &command(), failed(), 0).is_news);
         let next = asked(&mut keeper);
         assert!(!keeper.answered(next, &command(), failed(), 0).is_news);
+    }
+
+    #[test]
+    fn a_rotation_that_does_not_come_is_looked_for_ever_more_rarely() {
+        let mut keeper = keeper();
+        let mut now = at(100);
+        let mut pauses = Vec::new();
+        for count in 0..8 {
+            let value = FetchedValue::password(Secret::Plain("a".into()));
+            let life = Lifetime {
+                ends: None,
+                again: Some(FIRST_PAUSE_NS),
+            };
+            let answer = SourceAnswer::Value(value, life);
+            let learned = keeper.answered(now, &command(), answer, 0);
+            assert_eq!(learned.is_news, count == 0);
+            let then = asked(&mut keeper);
+            pauses.push((then.0 - now.0) / SECOND);
+            now = then;
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
+    }
+
+    #[test]
+    fn refusals_of_users_that_are_made_come_ever_more_rarely() {
+        let mut keeper = keeper();
+        let user = |name: u64| {
+            let value = FetchedValue::Password {
+                user: Some(format!("v-{name}")),
+                secret: Secret::Plain("p".into()),
+                vanishes: true,
+            };
+            SourceAnswer::Value(value, Lifetime::of_seconds(1_000_000))
+        };
+        let known = |keeper: &SourceKeeper| keeper.fetched().get(&command()).unwrap().clone();
+        keeper.answered(at(100), &command(), user(0), 0);
+        let mut now = at(1000);
+        let mut pauses = Vec::new();
+        for generation in 1..=10 {
+            let is_late = keeper.refused(now, &command(), generation);
+            let then = asked(&mut keeper);
+            assert_eq!(is_late, then.0 > now.0 + REFUSALS_NS, "clients are told");
+            assert_eq!(known(&keeper).error.is_some(), is_late);
+            pauses.push((then.0 - now.0) / SECOND);
+            now = then;
+            keeper.answered(now, &command(), user(generation), 0);
+            assert_eq!(known(&keeper).gone, Some(format!("v-{}", generation - 1)));
+        }
+        assert_eq!(pauses, [0, 5, 10, 20, 40, 80, 160, 320, 600, 600]);
+        known(&keeper).logins.fetch_add(1, Ordering::Relaxed);
+        keeper.refused(now, &command(), 11);
+        assert_eq!(asked(&mut keeper).0 - now.0, REFUSALS_NS);
     }
 
     #[test]

@@ -106,11 +106,14 @@ impl Pooler {
             return;
         }
         server.timer_fired();
-        if server.retires().is_some_and(|at| at <= self.now) {
-            server.lives_as(None);
-            return self.replace(id, "its user ends", out);
+        match server.retires() {
+            Some(at) if at <= self.now => {
+                if self.retire(id, out) {
+                    return;
+                }
+            }
+            _ => self.watch_vanishing(id),
         }
-        self.watch_vanishing(id);
         match self.server_deadline(id) {
             Some((deadline, why)) if deadline <= self.now => self.server_late(id, why, out),
             Some(_) => self.watch_server(id),

@@ -102,6 +102,11 @@ fn what_can_not_be_sharded() {
         ),
         (
             "shards=p0,p1",
+            "[databases]\np1 = host=b user=o password_source='vault path=database/creds/app'\n",
+            "shard \"p1\" has users that Vault makes",
+        ),
+        (
+            "shards=p0,p1",
             "[databases]\np1 = host=b session_state=share\n",
             "shard \"p1\" needs session_state = keep",
         ),

@@ -1,10 +1,14 @@
 //! Where AWS tells credentials: STS, the endpoints of ECS and EKS, and the metadata service of EC2.
 
+use std::fs::File;
+use std::io::Read;
+
 use howdah_pooler::auth::aws::percent;
 use howdah_pooler::auth::secret::{SecretBytes, wipe};
 use howdah_pooler::sources::SourceAnswer;
 
 use super::aws::{answer, region, variable};
+use super::file::LONGEST;
 use crate::https::{HttpsRequest, fetch};
 use crate::reload::now;
 
@@ -136,9 +140,17 @@ fn of_json(text: &[u8], now: i64) -> Result<SourceAnswer, String> {
 /// It can't be read.
 pub(super) async fn read(path: &str) -> Result<String, String> {
     let file = path.to_owned();
-    let read = tokio::task::spawn_blocking(move || std::fs::read_to_string(file)).await;
-    let text = read.map_err(|why| why.to_string())?;
+    let read = tokio::task::spawn_blocking(move || {
+        let mut text = SecretBytes(Vec::new());
+        let mut file = File::open(file)?.take(LONGEST + 1);
+        file.read_to_end(&mut text.0).map(|_| text)
+    });
+    let text = read.await.map_err(|why| why.to_string())?;
     let text = text.map_err(|why| format!("{path}: {}", crate::log::text(&why)))?;
+    if text.len() as u64 > LONGEST {
+        return Err(format!("{path}: it is longer than 64 KB"));
+    }
+    let text = std::str::from_utf8(&text).map_err(|_| format!("{path}: it is not UTF-8"))?;
     Ok(text.trim().to_owned())
 }
 
@@ -147,6 +159,15 @@ mod tests {
     use howdah_pooler::config::FetchedValue;
 
     use super::*;
+
+    #[test]
+    fn a_file_without_end_is_refused() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let why = runtime.block_on(read("/dev/zero")).unwrap_err();
+        assert!(why.contains("longer than 64 KB"), "{why}");
+    }
 
     fn life(answer: SourceAnswer) -> Option<u64> {
         match answer {

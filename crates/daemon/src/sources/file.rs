@@ -11,8 +11,8 @@ use howdah_pooler::sources::{Lifetime, SourceAnswer};
 
 use crate::log;
 
-/// The longest password in a file, in bytes.
-const LONGEST: u64 = 65_536;
+/// The longest password or token in a file, in bytes.
+pub const LONGEST: u64 = 65_536;
 
 /// A file when it was read: device, inode, size, and the times of its last changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -25,6 +25,7 @@ use howdah_pooler::note::Level;
 use howdah_pooler::sources::{SourceAnswer, SourceCall, SourceKeeper};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
 
 use crate::control::{ControlEvent, Ear};
 use crate::log::Log;
@@ -33,6 +34,24 @@ use crate::log::Log;
 const COMMANDS_AT_ONCE: usize = 8;
 /// Threads for files on file systems that hang.
 const BLOCKING_THREADS: usize = 8;
+
+/// The error of a source that this build can't ask.
+const LEFT_OUT: &str = "this build asks nobody: build with the Cargo feature cloud";
+/// How long a call may take in all: with its files, its login, and what it waits for.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The error for sources that this build can't ask.
+pub fn missing(config: &Config) -> Option<String> {
+    let sources = config.secret_sources();
+    let mut asked = sources.keys().filter(|source| {
+        matches!(
+            source,
+            SecretSource::Azure(_) | SecretSource::Google | SecretSource::Vault(_)
+        )
+    });
+    let source = asked.next().filter(|_| !cfg!(feature = "cloud"))?;
+    Some(format!("{source}: {LEFT_OUT}"))
+}
 
 /// Called with the answer.
 type Hears = Box<dyn FnOnce(SourceAnswer) + Send>;
@@ -165,9 +184,9 @@ impl Sources {
         learned.is_news
     }
 
-    /// PostgreSQL has refused a value.
-    pub fn refused(&mut self, source: &SecretSource, generation: u64) {
-        self.keeper.refused(clock(), source, generation);
+    /// PostgreSQL has refused a value. True if workers must be told.
+    pub fn refused(&mut self, source: &SecretSource, generation: u64) -> bool {
+        self.keeper.refused(clock(), source, generation)
     }
 
     fn ask(&mut self, call: SourceCall, hears: impl FnOnce(SourceAnswer) + Send + 'static) {
@@ -207,7 +226,8 @@ fn start() -> std::io::Result<UnboundedSender<Ask>> {
             });
             while let Some((call, outside, hears)) = wanted.recv().await {
                 let asker = asker.clone();
-                tokio::spawn(async move { hears(asker.ask(call, &outside).await) });
+                let asked = tokio::spawn(async move { asker.ask_in_time(call, &outside).await });
+                tokio::spawn(async move { hears(heard(asked).await) });
             }
         });
     };
@@ -215,6 +235,12 @@ fn start() -> std::io::Result<UnboundedSender<Ask>> {
         .name("sources".into())
         .spawn(serve)?;
     Ok(asks)
+}
+
+/// What a call has answered. The source waits for that, so a call that breaks off answers, too.
+async fn heard(asked: JoinHandle<SourceAnswer>) -> SourceAnswer {
+    let lost = |_| SourceAnswer::Failed("the call broke off: please report this error".into());
+    asked.await.unwrap_or_else(lost)
 }
 
 /// What all calls share.
@@ -227,6 +253,16 @@ struct Asker {
 }
 
 impl Asker {
+    /// Asks, for some time at most. A command has a limit of its own, and may have to wait for its turn.
+    async fn ask_in_time(&self, call: SourceCall, outside: &Outside) -> SourceAnswer {
+        if matches!(call.source, SecretSource::Command(_)) {
+            return self.ask(call, outside).await;
+        }
+        let late = |_| SourceAnswer::Failed(format!("no answer within {} s", LIMIT.as_secs()));
+        let answer = tokio::time::timeout(LIMIT, self.ask(call, outside)).await;
+        answer.unwrap_or_else(late)
+    }
+
     async fn ask(&self, call: SourceCall, outside: &Outside) -> SourceAnswer {
         let answer = match call.source {
             SecretSource::File(path) => self.look(path).await,
@@ -243,7 +279,7 @@ impl Asker {
             SecretSource::Vault(path) => self.vault.ask(&path, call.is_refused, outside).await,
             #[cfg(not(feature = "cloud"))]
             SecretSource::Azure(_) | SecretSource::Google | SecretSource::Vault(_) => {
-                Err("this build asks nobody: build with the Cargo feature cloud".into())
+                Err(LEFT_OUT.into())
             }
         };
         answer.unwrap_or_else(SourceAnswer::Failed)

@@ -20,6 +20,10 @@ use crate::https::{HttpsAnswer, HttpsRequest, ask};
 
 /// A static role is read this long after its rotation.
 const BEHIND_ROTATION: Duration = Duration::from_secs(1);
+/// Where a token is looked up.
+const LOOKUP: &str = "auth/token/lookup-self";
+/// No life counts as longer: ten years, in seconds.
+const LONGEST_LIFE: u64 = 10 * 366 * 86_400;
 /// How much of Vault's own error the log shows, in characters.
 const SHOWN: usize = 200;
 
@@ -43,6 +47,7 @@ struct Session {
 }
 
 /// A user that Vault has made.
+#[derive(Clone)]
 struct Lease {
     /// The session that made it.
     session: u64,
@@ -55,16 +60,24 @@ struct Lease {
 
 /// Why Vault gives nothing.
 enum Denied {
-    /// The token is not good, or not any more.
-    Token(String),
+    /// 403: the token is not good any more, or its policy does not allow this.
+    Forbidden(String),
+    /// 400 and 404: there is no such thing, or not any more.
+    Gone(String),
+    /// Vault can't be asked at present.
     Other(String),
 }
 
 impl Denied {
     fn text(self) -> String {
         match self {
-            Denied::Token(text) | Denied::Other(text) => text,
+            Denied::Forbidden(text) | Denied::Gone(text) | Denied::Other(text) => text,
         }
+    }
+
+    /// True if what was to be renewed is lost.
+    fn is_final(&self) -> bool {
+        !matches!(self, Denied::Other(_))
     }
 }
 
@@ -115,8 +128,16 @@ impl Vault {
         let access = access.ok_or("vault_address is not set, or there is no login")?;
         let session = self.session(access, trust).await?;
         match self.read(&session, path, is_refused, trust).await {
-            Err(Denied::Token(_)) => {
-                // The token may have been revoked.
+            Err(Denied::Forbidden(why)) => {
+                let known = session.call(Method::GET, LOOKUP, None, trust).await;
+                match known {
+                    Ok(_) => {
+                        return Err(format!("{why}; the policy of the token does not allow it"));
+                    }
+                    Err(Denied::Forbidden(_)) => {}
+                    Err(other) => return Err(other.text()),
+                }
+                // The token has been revoked.
                 self.forget(session.number).await;
                 let session = self.session(access, trust).await?;
                 let again = self.read(&session, path, true, trust).await;
@@ -139,18 +160,22 @@ impl Vault {
             return rotating(&answer).map_err(Denied::Other);
         }
         let leases = || self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        // It stays there until there is another one: Vault may be away for a moment.
         let before = leases()
-            .remove(path)
-            .filter(|lease| !is_refused && lease.renewable && lease.session == session.number);
+            .get(path)
+            .filter(|lease| !is_refused && lease.renewable && lease.session == session.number)
+            .cloned();
         let mut renewed = None;
         if let Some(lease) = before {
             let wish = json!({"lease_id": lease.id, "increment": lease.life.as_secs()});
             let answer = session
                 .call(Method::PUT, "sys/leases/renew", Some(wish), trust)
                 .await;
-            let life = answer
-                .ok()
-                .and_then(|answer| seconds(&answer, "lease_duration"));
+            let life = match answer {
+                Ok(answer) => seconds(&answer, "lease_duration"),
+                Err(why) if why.is_final() => None,
+                Err(why) => return Err(why),
+            };
             // Near its maximum a lease is not renewed by much: the next user comes now.
             renewed = life
                 .filter(|life| *life * 2 > lease.life)
@@ -193,9 +218,11 @@ impl Vault {
                 let answer = session
                     .call(Method::POST, path, Some(json!({})), trust)
                     .await;
-                let life = answer
-                    .ok()
-                    .and_then(|answer| seconds(&answer["auth"], "lease_duration"));
+                let life = match answer {
+                    Ok(answer) => seconds(&answer["auth"], "lease_duration"),
+                    Err(why) if why.is_final() || !session.has_left(0) => None,
+                    Err(why) => return Err(why.text()),
+                };
                 if let Some((life, (whole, ends))) = life.zip(session.life.as_mut())
                     && life * 2 > *whole
                 {
@@ -205,7 +232,14 @@ impl Vault {
             }
         }
         let number = kept.as_ref().map_or(0, |session| session.number) + 1;
-        let session = log_in(access, number, trust).await?;
+        let mut session = log_in(access, number, trust).await?;
+        if let Some(before) = kept.as_ref()
+            && before.access == *access
+            && before.token.text() == session.token.text()
+        {
+            // The file has the same token: its leases go on.
+            session.number = before.number;
+        }
         *kept = Some(session.clone());
         Ok(session)
     }
@@ -234,12 +268,12 @@ async fn log_in(access: &VaultAccess, number: u64, trust: &str) -> Result<Sessio
                 renewable: false,
             };
             let known = session
-                .call(Method::GET, "auth/token/lookup-self", None, trust)
-                .await;
-            let data = &known.map_err(Denied::text)?["data"];
-            let life = seconds(data, "ttl").filter(|life| !life.is_zero());
+                .call(Method::GET, LOOKUP, None, trust)
+                .await
+                .map_err(Denied::text)?;
+            let life = token_life(&known["data"])?;
             session.life = life.map(|life| (life, Instant::now() + life));
-            session.renewable = data["renewable"].as_bool() == Some(true);
+            session.renewable = known["data"]["renewable"].as_bool() == Some(true);
             return Ok(session);
         }
         VaultLogin::AppRole {
@@ -276,6 +310,13 @@ async fn log_in(access: &VaultAccess, number: u64, trust: &str) -> Result<Sessio
     })
 }
 
+/// How long a token lives that was looked up; `None`: for ever.
+fn token_life(data: &Value) -> Result<Option<Duration>, String> {
+    let life = seconds(data, "ttl").ok_or("Vault's answer has no ttl of the token")?;
+    let is_endless = life.is_zero() && data["expire_time"].is_null();
+    Ok((!is_endless).then_some(life))
+}
+
 /// Sends a request.
 async fn call(
     access: &VaultAccess,
@@ -309,10 +350,11 @@ async fn call(
         format!(": {}", line.escape_debug())
     });
     let text = format!("{address}: it answers {status}{said}");
-    match status == StatusCode::FORBIDDEN && token.is_some() {
-        true => Err(Denied::Token(text)),
-        false => Err(Denied::Other(text)),
-    }
+    Err(match status {
+        StatusCode::FORBIDDEN => Denied::Forbidden(text),
+        StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND => Denied::Gone(text),
+        _ => Denied::Other(text),
+    })
 }
 
 impl Lease {
@@ -361,7 +403,8 @@ fn named(answer: &Value) -> Result<(String, Secret), String> {
 }
 
 fn seconds(answer: &Value, name: &str) -> Option<Duration> {
-    answer[name].as_u64().map(Duration::from_secs)
+    let seconds = answer[name].as_u64()?;
+    Some(Duration::from_secs(seconds.min(LONGEST_LIFE)))
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -389,6 +432,24 @@ mod tests {
             panic!()
         };
         assert_eq!((life.ends, life.again), (None, Some(13_000_000_000)));
+        for (token, life) in [
+            (json!({"ttl": 0, "expire_time": null}), Ok(None)),
+            (
+                json!({"ttl": 0, "expire_time": "2026-01-01T00:00:00Z"}),
+                Ok(Some(0)),
+            ),
+            (
+                json!({"ttl": 60, "expire_time": "2026-01-01T00:00:00Z"}),
+                Ok(Some(60)),
+            ),
+            (json!({}), Err(())),
+        ] {
+            let is = token_life(&token).map_err(|_| ());
+            assert_eq!(is, life.map(|life| life.map(Duration::from_secs)));
+        }
+        let huge = json!({"ttl": u64::MAX});
+        let huge = seconds(&huge, "ttl").unwrap();
+        assert!(huge.as_secs() == LONGEST_LIFE && Instant::now() + huge > Instant::now());
         for bad in [json!({}), json!({"data": {"username": "u"}}), json!([])] {
             assert!(rotating(&bad).is_err() && Lease::read(&bad, 0).is_err());
         }

@@ -329,7 +329,9 @@ impl Pooler {
         if sqlstate == "57P03" {
             self.host_is_down(id, &text, out);
         }
-        if !self.tries_other_secret(id, (&sqlstate, &text), out) {
+        if self.refuses_new_user(id, &sqlstate) {
+            self.login_failed(id, "57P03", &text, out);
+        } else if !self.tries_other_secret(id, (&sqlstate, &text), out) {
             self.login_failed(id, &sqlstate, &text, out);
         }
         // As in PgBouncer's log. 57P03 is temporary.

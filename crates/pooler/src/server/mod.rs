@@ -141,10 +141,10 @@ impl Server {
         self.vanishing = user;
     }
 
-    /// The user may live longer.
-    pub(crate) fn renews_user(&mut self, fetched: &crate::config::Fetched) {
+    /// A source has answered: the user may live longer, or be gone.
+    pub(crate) fn renews_user(&mut self, fetched: &crate::config::Fetched, now: Time) {
         if let Some(user) = &mut self.vanishing {
-            user.renew(fetched);
+            user.renew(fetched, now);
         }
     }
 

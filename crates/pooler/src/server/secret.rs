@@ -14,12 +14,16 @@ use crate::ids::Time;
 use crate::pool::failure::SecretWait;
 use crate::pool::key::{PoolId, Purpose};
 use crate::pooler::Pooler;
+use crate::server::ServerState;
 
 /// How long the pool waits for a source's next value after a refusal, or for its first one. Control
 /// answers sooner.
 const PATIENCE_NS: u64 = 20_000_000_000;
 /// A pool's next login after a refusal may be refused again for this long before clients get the error.
 const ONCE_IN_NS: u64 = 5_000_000_000;
+
+/// How long a standby may need to know a new user.
+const NEW_NS: u64 = 60_000_000_000;
 
 /// What a login uses.
 pub(super) struct LoginSecret {
@@ -184,6 +188,25 @@ impl Pooler {
         }
     }
 
+    /// True if PostgreSQL refuses a user that a source has just had made: a standby may be behind, so the
+    /// host counts as one that is not ready yet. Another user would be as new.
+    pub(super) fn refuses_new_user(&self, id: ServerId, sqlstate: &str) -> bool {
+        let server = self.servers.at(id);
+        let fetched = match server.state() {
+            ServerState::Login(login) => login.fetched.as_ref(),
+            _ => None,
+        };
+        let known = fetched.and_then(|(source, generation)| {
+            let known = self.config.fetched.get(source)?;
+            (known.generation == *generation).then_some(known)
+        });
+        sqlstate == "28P01"
+            && self.pools.at(server.pool).key.purpose != Purpose::Checks
+            && known.is_some_and(|known| {
+                known.vanishing_user().is_some() && self.now.0 < known.made + NEW_NS
+            })
+    }
+
     /// PostgreSQL refuses a login. True if another secret may do better: then the pool's clients go on
     /// waiting, and this refusal is dealt with.
     pub(super) fn tries_other_secret(
@@ -201,6 +224,14 @@ impl Pooler {
         let (fetched, second) =
             login.map_or((None, false), |login| (login.fetched.take(), login.second));
         if let Some((source, generation)) = &fetched {
+            let known = self.config.fetched.get(source);
+            if known.is_some_and(|known| known.vanishing_user().is_some()) {
+                // Each refusal that counts makes a user. So only a wrong password or user does, and no check.
+                let is_check = self.pools.at(pool_id).key.purpose == Purpose::Checks;
+                if sqlstate != "28P01" || is_check {
+                    return false;
+                }
+            }
             let (source, generation) = (source.clone(), *generation);
             let question = Question::SecretRefused { source, generation };
             out.push(Action::Ask(question));

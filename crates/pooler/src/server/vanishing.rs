@@ -1,9 +1,12 @@
 //! Servers whose user vanishes: when their end is known, and when it moves.
 
-use super::VanishingUser;
+use super::{ServerState, VanishingUser};
 use crate::config::SecretSource;
-use crate::event::ServerId;
+use crate::event::{Out, ServerId, Time};
 use crate::pooler::Pooler;
+
+/// When the end of a packed server's user is looked at again.
+const AGAIN_NS: u64 = 1_000_000_000;
 
 impl Pooler {
     /// A server has logged in with this value of a source: notes its end if its user vanishes. `share` is
@@ -27,10 +30,31 @@ impl Pooler {
         }
     }
 
-    /// Sources have answered: users that vanish may live longer.
+    /// Sources have answered: users that vanish may live longer, or be gone.
     pub(super) fn renew_vanishing(&mut self) {
-        for (_, server) in self.servers.iter_mut() {
-            server.renews_user(&self.config.fetched);
+        for (id, server) in self.servers.iter_mut() {
+            server.renews_user(&self.config.fetched, self.now);
+            if let Some(at) = server.retires() {
+                server.arm_timer(&mut self.timers, id, at);
+            }
         }
+    }
+
+    /// A server's user ends: the server is replaced, when no client has it. False if it stays: its client may
+    /// stream for ever, or clients listen there. A packed server keeps its end, for a successor that fails.
+    pub(crate) fn retire(&mut self, id: ServerId, out: &mut Out) -> bool {
+        let server = self.servers.at_mut(id);
+        if matches!(server.state(), ServerState::Packed) {
+            let at = Time(self.now.0 + AGAIN_NS);
+            server.arm_timer(&mut self.timers, id, at);
+            return true;
+        }
+        server.lives_as(None);
+        let listens = matches!(server.state(), ServerState::Listening { .. });
+        if listens || server.is_reserved() && server.is_linked() {
+            return false;
+        }
+        self.replace(id, "its user ends", out);
+        true
     }
 }
