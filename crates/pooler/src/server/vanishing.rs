@@ -51,6 +51,6 @@ impl Pooler {
         }
         server.lives_as(None);
         let listens = matches!(server.state(), ServerState::Listening { .. });
-        !listens && !(server.is_reserved() && server.is_linked())
+        !(listens || server.is_reserved() && server.is_linked())
     }
 }
