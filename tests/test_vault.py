@@ -176,9 +176,28 @@ def test_vault_denies(with_vault, bao, cluster):
     with pytest.raises(wire.Refused) as error:
         who(howdah, "app", password="app")
     assert "it answers 403 Forbidden" in error.value.text and "permission denied" in error.value.text
+    assert "the policy of the token does not allow it" in error.value.text
     bao.call("sys/policies/acl/howdah", policy=POLICY)
     machine.wait_until(lambda: secrets(howdah)["last_error"] is None, "the next try")
     assert who(howdah, "app", password="app").startswith("v-")
+
+
+def test_a_new_user_that_a_standby_does_not_know_yet(with_vault, bao, cluster):
+    """Howdah waits for the user, and has no other one made."""
+    bao.call("database/roles/app", db_name="pg", default_ttl=60, max_ttl=600, creation_statements=[
+        "create role \"{{name}}\" login password '{{password}}' in role owner"])
+    howdah = with_vault("database/creds/app", 60, 120)
+    user = who(howdah, "app", password="app")
+    cluster.sql(f'alter role "{user}" rename to "other"')
+    howdah.console("RECONNECT")
+    mark = howdah.log_mark()
+    later = threading.Thread(target=lambda: (
+        howdah.wait_for_log("server login failed: FATAL password authentication failed", since=mark),
+        cluster.sql(f'alter role "other" rename to "{user}"')))
+    later.start()
+    assert who(howdah, "app", password="app") == user
+    later.join(20)
+    assert secrets(howdah)["generation"] == "1"
 
 
 @pytest.mark.parametrize("settings, said", [

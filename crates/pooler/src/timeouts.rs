@@ -108,8 +108,8 @@ impl Pooler {
         server.timer_fired();
         match server.retires() {
             Some(at) if at <= self.now => {
-                if self.retire(id, out) {
-                    return;
+                if self.ends_with_user(id) {
+                    return self.replace(id, "its user ends", out);
                 }
             }
             _ => self.watch_vanishing(id),

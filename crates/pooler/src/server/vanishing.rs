@@ -2,7 +2,7 @@
 
 use super::{ServerState, VanishingUser};
 use crate::config::SecretSource;
-use crate::event::{Out, ServerId, Time};
+use crate::event::{ServerId, Time};
 use crate::pooler::Pooler;
 
 /// When the end of a packed server's user is looked at again.
@@ -40,21 +40,17 @@ impl Pooler {
         }
     }
 
-    /// A server's user ends: the server is replaced, when no client has it. False if it stays: its client may
-    /// stream for ever, or clients listen there. A packed server keeps its end, for a successor that fails.
-    pub(crate) fn retire(&mut self, id: ServerId, out: &mut Out) -> bool {
+    /// A server's user ends. True if the server is to be replaced. It stays if its client may stream for ever,
+    /// or if clients listen there. A packed server keeps its end, for a successor that fails.
+    pub(crate) fn ends_with_user(&mut self, id: ServerId) -> bool {
         let server = self.servers.at_mut(id);
         if matches!(server.state(), ServerState::Packed) {
             let at = Time(self.now.0 + AGAIN_NS);
             server.arm_timer(&mut self.timers, id, at);
-            return true;
+            return false;
         }
         server.lives_as(None);
         let listens = matches!(server.state(), ServerState::Listening { .. });
-        if listens || server.is_reserved() && server.is_linked() {
-            return false;
-        }
-        self.replace(id, "its user ends", out);
-        true
+        !(listens || server.is_reserved() && server.is_linked())
     }
 }
