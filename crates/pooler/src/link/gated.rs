@@ -320,9 +320,12 @@ impl Upstream<'_> {
         };
         let goes_elsewhere = decision.must_be_at().is_some_and(|must| at != Some(must));
         let needs = matches!(decision, Decision::NeedsCatalogue { .. });
-        // Without a server the client is placed anew, or waits. It may have its server for an earlier statement,
-        // which was cancelled before it ran.
-        if (needs || goes_elsewhere) && self.may_be_placed_anew() {
+        // Without a server the client waits for the catalogue, and is placed anew.
+        if needs && self.rests() {
+            return Err(Flow::NeedShard);
+        }
+        // It may have its server for an earlier statement, which was cancelled before it ran.
+        if goes_elsewhere && self.may_be_placed_anew() {
             return Err(Flow::NeedShard);
         }
         let sharded = self.client.sharded.as_deref();
