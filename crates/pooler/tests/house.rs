@@ -76,7 +76,7 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
     (
         "sharded databases",
         &["pooler/src/shard", "pooler/src/link/gated.rs"],
-        3404,
+        3409,
     ),
     (
         "tokens and secrets",
@@ -93,7 +93,7 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
         ],
         2853,
     ),
-    ("configuration", &["config/src"], 9474),
+    ("configuration", &["config/src"], 9501),
     (
         "hosts and roles",
         &[
