@@ -220,8 +220,8 @@ impl Pooler {
     pub(crate) fn is_between_transactions(&self, id: ClientId) -> bool {
         let client = self.clients.at(id);
         match client.state() {
-            // Its last answer is held back.
-            _ if client.is_hushed() => false,
+            // Its last answer is held back, or it is in a group that has failed, and awaits its ReadyForQuery.
+            _ if client.is_hushed() || client.end.skips() => false,
             ClientState::Idle | ClientState::Waiting(_) => {
                 client.status_ahead() == Status::Idle && !client.is_pinned()
             }

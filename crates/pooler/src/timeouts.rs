@@ -34,6 +34,9 @@ impl Pooler {
                 let fault = self.waited_too_long(id);
                 self.disconnect(id, fault, out);
             }
+            ClientDue::Close(fault) if fault.is_planned() && self.is_being_told(id) => {
+                self.look_again_later(id);
+            }
             ClientDue::Close(fault) => self.disconnect(id, fault, out),
             ClientDue::Examine => self.cancel_turn(id, out),
             ClientDue::End(why) => self.client_over(id, why, out),
@@ -61,6 +64,9 @@ impl Pooler {
             client.ends_with_transaction();
             return self.watch_client(id);
         }
+        if why.is_patient() && self.is_being_told(id) {
+            return self.look_again_later(id);
+        }
         if self.is_between_transactions(id) {
             return match why.is_patient() {
                 true => self.end_in_peace(id, why, out),
@@ -72,6 +78,10 @@ impl Pooler {
             return self.watch_link_again(id);
         }
         // It is in the middle of a command of the console.
+        self.look_again_later(id);
+    }
+
+    fn look_again_later(&mut self, id: ClientId) {
         let at = Time(self.now.0 + LATER_NS);
         let client = self.clients.at_mut(id);
         client.arm_timer(&mut self.timers, id, at);

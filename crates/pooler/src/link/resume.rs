@@ -48,7 +48,11 @@ impl Pooler {
             return self.unpause_client(id, out);
         }
         if let Some(fault) = client.ends_when_it_asks() {
-            return self.disconnect(id, fault, out);
+            // In the middle of a notice, a timer sees to it.
+            if !self.is_being_told(id) {
+                self.disconnect(id, fault, out);
+            }
+            return;
         }
         let feed = client.inbox.feed(b"");
         let mut chunk = feed.chunk();

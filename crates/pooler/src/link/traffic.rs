@@ -25,9 +25,12 @@ impl Pooler {
                 }
                 let waits = client.end.is_stalled() || client.parked || client.is_hushed();
                 if !client.inbox.held().is_empty() || client.is_leaving() || waits {
-                    if let Some(fault) = client.ends_when_it_asks() {
+                    if let Some(fault) = client.ends_when_it_asks()
+                        && !self.is_being_told(id)
+                    {
                         return self.disconnect(id, fault, out);
                     }
+                    let client = self.clients.at_mut(id);
                     client.inbox.hold(bytes);
                     if !waits && !client.is_leaving() {
                         self.resume(id, out);
@@ -255,7 +258,7 @@ impl Pooler {
                     .is_some_and(|entry| entry.end.is_stalled());
                 self.settle(id, out);
                 let entry = self.clients.at(client);
-                if entry.is_leaving() {
+                if entry.is_leaving() && entry.ends_when_it_asks().is_none() {
                     self.leave_when_answered(client, out);
                 } else if stalled {
                     // The client is still linked, or needs a server again.

@@ -19,6 +19,13 @@ pub(crate) struct LinkSeen<'a> {
 }
 
 impl Pooler {
+    /// True in the middle of a message that a server sends without being asked, such as a notice.
+    pub(crate) fn is_being_told(&self, id: ClientId) -> bool {
+        let server = self.clients.at(id).linked_server();
+        let server = server.map(|server| self.servers.at(server));
+        server.is_some_and(|server| !server.link.is_owed() && !server.inbox.at_boundary())
+    }
+
     /// The servers that a client has now.
     fn servers_of(&self, client: &Client) -> impl Iterator<Item = &Server> {
         let server = client.linked_server();
