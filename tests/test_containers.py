@@ -247,7 +247,19 @@ def image(make_howdah, postgres):
     howdah.kept = []
     yield howdah
     for child in howdah.kept:
+        # The first process of a namespace takes all others along.
+        for pid in children(child):
+            os.kill(pid, signal.SIGKILL)
         machine.end(child, signal.SIGKILL)
+
+
+def children(child):
+    """The pids of the processes that a child has started."""
+    try:
+        with open(f"/proc/{child.pid}/task/{child.pid}/children") as file:
+            return [int(pid) for pid in file.read().split()]
+    except FileNotFoundError:
+        return []
 
 
 def put(image, path, text):
@@ -279,11 +291,9 @@ def begin(image, argv, who="998:996", **variables):
 
     def found():
         assert child.poll() is None, image.log()
-        with open(f"/proc/{child.pid}/task/{child.pid}/children") as file:
-            pids = file.read().split()
-        if not pids or not os.path.exists(os.path.join(image.run, f".s.PGSQL.{image.port}")):
-            return None
-        return int(pids[0])
+        pids = children(child)
+        listens = os.path.exists(os.path.join(image.run, f".s.PGSQL.{image.port}"))
+        return pids[0] if pids and listens else None
     return child, machine.wait_until(found, f"the program of the image to listen: {image.log_path}")
 
 
