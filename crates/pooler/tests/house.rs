@@ -76,7 +76,7 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
     (
         "sharded databases",
         &["pooler/src/shard", "pooler/src/link/gated.rs"],
-        3409,
+        3414,
     ),
     (
         "tokens and secrets",

@@ -61,8 +61,8 @@ pub struct Sharded {
     refused: Option<ShardError>,
     /// The catalogue has been read again for the client's statement.
     is_final: bool,
-    /// The client has left a server with the message under way, to be placed anew.
-    is_placed_anew: bool,
+    /// How often the client has left a server with the message under way, to be placed anew.
+    placed_anew: u8,
     /// The group of messages under way has bound a statement.
     bound: bool,
     /// The part of the spread map that the transaction has touched.
@@ -87,6 +87,9 @@ pub fn setting_of(hint: &Hint) -> (ShardSetting, &str) {
     }
 }
 
+/// How often one message may be placed anew.
+const MOST_PLACED: u8 = 3;
+
 impl Sharded {
     /// A client that begins.
     pub fn new(map: Arc<ShardMap>, hint: Option<Hint>) -> Sharded {
@@ -98,7 +101,7 @@ impl Sharded {
             transaction: Transaction::default(),
             refused: None,
             is_final: false,
-            is_placed_anew: false,
+            placed_anew: 0,
             bound: false,
             part: None,
         }
@@ -242,15 +245,17 @@ impl Sharded {
         self.is_final = all;
     }
 
-    /// A message may bring its client to another server once: the rule that places a client reads a whole group,
-    /// and a server's gate reads its first statement, so both could disagree for ever. True the first time.
+    /// A message may bring its client to another server a few times: the rule that places a client reads a whole
+    /// group, and a server's gate reads its first statement, so both could disagree for ever.
     pub(crate) fn may_be_placed_anew(&mut self) -> bool {
-        !std::mem::replace(&mut self.is_placed_anew, true)
+        let may = self.placed_anew < MOST_PLACED;
+        self.placed_anew += u8::from(may);
+        may
     }
 
     /// The message under way passes, or is refused.
     pub(crate) fn settles_message(&mut self) {
-        self.is_placed_anew = false;
+        self.placed_anew = 0;
     }
 
     /// True if the group under way has bound a statement.

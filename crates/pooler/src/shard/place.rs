@@ -74,7 +74,9 @@ impl Pooler {
             _ => self.place_group(id, chunk, header, out),
         }?;
         if matches!(placing, Placing::Done) {
-            self.sharded_mut(id).knows_all(false);
+            let sharded = self.sharded_mut(id);
+            sharded.knows_all(false);
+            sharded.settles_message();
         }
         Ok(placing)
     }
