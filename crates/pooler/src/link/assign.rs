@@ -63,7 +63,8 @@ impl Pooler {
                 out,
             )
         };
-        let evict = ready && server.statements.outgrows(max);
+        // Before the first message passes, a client of a sharded database may still leave.
+        let evict = ready && client.sharded.is_none() && server.statements.outgrows(max);
         if ready {
             super::bind((client_id, client), (server_id, server))
         } else {

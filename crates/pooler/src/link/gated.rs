@@ -9,6 +9,7 @@ use howdah_wire::frontend::BindNames;
 use howdah_wire::tag::frontend as tag;
 use howdah_wire::write;
 
+use super::assign::evict_statements;
 use super::upstream::{Flow, Upstream, await_whole, is_long_parse, needs_server, whole};
 use crate::config::Shard;
 use crate::effect::{ShardSetting, ShardedText, resets_all};
@@ -33,6 +34,16 @@ impl Upstream<'_> {
         if !needs_server(header.tag) && header.tag != tag::FUNCTION_CALL {
             return Ok(false);
         }
+        let handled = self.gate_message(chunk, header)?;
+        let server = &mut *self.server;
+        let most = self.globals.max_prepared_statements as usize;
+        if !handled && !server.link.group_open() && server.statements.outgrows(most) {
+            evict_statements(self.server_id, server, most, self.out);
+        }
+        Ok(handled)
+    }
+
+    fn gate_message(&mut self, chunk: &mut Chunk<'_>, header: Header) -> Result<bool, Flow> {
         if self.server.link.ledger.owes_ready() {
             // Those answers show whether the transaction is over.
             return Err(self.stall());

@@ -218,6 +218,8 @@ impl Pooler {
             && server.link.is_quiet()
             && !server.link.group_open()
             && header(chunk.rest()).is_some()
+            // Else the client may still leave: its gate closes the surplus.
+            && client.sharded.is_none()
             && server.statements.outgrows(most)
         {
             evict_statements(server_id, server, most, out);

@@ -49,6 +49,7 @@ impl Upstream<'_> {
             // Answers that are owed decide which names there are, and whether the transaction has
             // failed.
             self.await_settings()?;
+            self.await_end_of_failure()?;
             for command in &found.statements {
                 self.wait_for(command.name())?;
             }
@@ -75,6 +76,15 @@ impl Upstream<'_> {
             found.kinds = found.kinds.without(Kinds::PREPARES);
         }
         Ok(Some(names))
+    }
+
+    /// Waits if the transaction has failed, and a group under way may end it: the name's statement must be
+    /// there for what runs behind the end.
+    fn await_end_of_failure(&mut self) -> Step {
+        if !self.server.not_failed() && self.server.link.owes_ready() {
+            return Err(self.stall());
+        }
+        Ok(())
     }
 
     /// Handles one command. False if it is a PREPARE that Howdah does not follow: its statement
@@ -217,6 +227,7 @@ impl Upstream<'_> {
                 continue;
             }
             if self.renames {
+                self.await_end_of_failure()?;
                 self.wait_for(command.name())?;
                 self.settle_meaning()?;
             }
