@@ -206,6 +206,10 @@ pub(super) fn evict_statements(
         out.send_with(Peer::Server(id), |buf| {
             write::of_statement(buf, frontend::CLOSE, &name);
         });
-        server.link.ledger.push(Entry::swallow(Reply::Close), true);
+        let not_failed = server.not_failed();
+        server
+            .link
+            .ledger
+            .push(Entry::swallow(Reply::Close), not_failed);
     }
 }
