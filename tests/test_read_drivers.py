@@ -200,12 +200,10 @@ def test_pgbench(routed, hosts, bench, protocol):
     before = reads(howdah, "bench")
     done = pgbench(hosts.first.programs, howdah, "-S", "-M", protocol, "-c", "8", "-j", "2", "-T", "3")
 
-    def all_told():
-        now = reads(howdah, "bench")
-        gone = {place: count - before.get(place, 0) for place, count in now.items()}
-        return sum(gone.values()) >= done and gone
-    gone = machine.wait_until(all_told, "all reads in the metrics")
-    assert gone["standby"] > done / 2, gone
+    def at_standbys():
+        """Reads before a worker knows the database's volatile functions are at the primary, uncounted."""
+        return reads(howdah, "bench").get("standby", 0) - before.get("standby", 0)
+    machine.wait_until(lambda: at_standbys() > done / 2, "most reads in the metrics")
 
 
 def test_pgbench_writes(routed, hosts, bench):
