@@ -46,8 +46,8 @@ pub(crate) enum Next {
     ReadAgain(ClientId, ServerId, Sqlstate),
     /// A server is there to tell the catalogue of its shard.
     ReadCatalogue(ServerId),
-    /// A pool needs a server that tells the catalogue of its shard.
-    NeedCatalogue(PoolId),
+    /// A pool's clients are waiting, or its shard's catalogue: it serves them, or needs a server.
+    Need(PoolId),
     /// A client that must end has ended its transaction.
     Over(ClientId),
     /// A login needs the names of its database's volatile functions, from this server if it is idle.

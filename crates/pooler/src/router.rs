@@ -90,7 +90,7 @@ impl Pooler {
                 Next::LookUp(id) => self.look_up_again(id, out),
                 Next::Forget(id) => self.server_gone(id, out),
                 Next::Matured(id) => self.server_has_matured(id, out),
-                Next::RouteWaiting(pool) => self.route_waiting(pool, out),
+                Next::RouteWaiting(pool) => self.route_waiting(pool),
                 Next::Place(id, since) => {
                     self.moves.arriving = Some(since);
                     self.go_on_with(id, out);
@@ -107,7 +107,8 @@ impl Pooler {
                     self.read_catalogue(id, out);
                 }
                 Next::ReadCatalogue(_) => {}
-                Next::NeedCatalogue(pool) => self.need(pool, out),
+                Next::Need(pool) if self.has_pool(pool) => self.need(pool, out),
+                Next::Need(_) => {}
                 Next::Over(id) => self.client_has_ended_work(id, out),
                 Next::AskVolatile(login, server) => self.ask_volatile(login, server, out),
             }

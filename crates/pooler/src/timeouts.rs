@@ -41,7 +41,7 @@ impl Pooler {
             ClientDue::Examine => self.cancel_turn(id, out),
             ClientDue::End(why) => self.client_over(id, why, out),
             ClientDue::RouteRead => {
-                self.read_gives_up(id, out);
+                self.read_gives_up(id);
                 self.watch_client(id);
             }
             ClientDue::Notify => {

@@ -76,7 +76,7 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
     (
         "sharded databases",
         &["pooler/src/shard", "pooler/src/link/gated.rs"],
-        3414,
+        3428,
     ),
     (
         "tokens and secrets",

@@ -139,7 +139,7 @@ impl Pooler {
                 continue;
             }
             self.try_hidden_host(id, out);
-            self.route_reads_again(id, out);
+            self.route_reads_again(id);
             let fails = |(pool, _): &&(PoolId, u32)| self.pools.at(*pool).failure.is_some();
             let shares = self.logins.at(id).shares();
             let failing: Vec<PoolId> = shares.iter().filter(fails).map(|(pool, _)| *pool).collect();
@@ -155,12 +155,12 @@ impl Pooler {
     }
 
     /// Reads that wait for a standby try again: one may be done with a failed login.
-    fn route_reads_again(&mut self, id: LoginId, out: &mut Out) {
+    fn route_reads_again(&mut self, id: LoginId) {
         if self.logins.at(id).terms.reads.is_none() {
             return;
         }
         if let Some(pool) = self.pool_there(id, Purpose::Clients, &TargetName::NoHost) {
-            self.route_waiting(pool, out);
+            self.route_waiting(pool);
         }
     }
 
@@ -211,7 +211,7 @@ impl Pooler {
                 for client in self.pools.at_mut(pool_id).take_newcomers() {
                     self.newcomer_goes_on(client, out);
                 }
-                self.route_waiting(pool_id, out);
+                self.route_waiting(pool_id);
             }
             Purpose::Lookups => {
                 for (client, _) in self.pools.at_mut(pool_id).waiting.take_all() {
@@ -223,8 +223,8 @@ impl Pooler {
     }
 
     /// Routes the clients again that wait in a pool, with their time.
-    pub(crate) fn route_waiting(&mut self, pool_id: PoolId, out: &mut Out) {
-        if !self.pools.iter().any(|(id, _)| id == pool_id) {
+    pub(crate) fn route_waiting(&mut self, pool_id: PoolId) {
+        if !self.has_pool(pool_id) {
             return;
         }
         let mut reached = BTreeSet::new();
@@ -232,9 +232,15 @@ impl Pooler {
             reached.extend(self.waiter_goes_on(client, (pool_id, since)));
             self.watch_client(client);
         }
+        // Other lines may be routed to the same pools in this event. Nobody is served before them.
         for pool in reached {
-            self.need(pool, out);
+            self.next.note(Next::Need(pool));
         }
+    }
+
+    /// True if a pool is still there.
+    pub(crate) fn has_pool(&self, id: PoolId) -> bool {
+        self.pools.iter().any(|(other, _)| other == id)
     }
 
     /// A client that waits for a server waits at another host, with its time: in which pool.

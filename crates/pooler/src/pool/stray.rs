@@ -30,7 +30,7 @@ impl Pooler {
                         self.newcomer_goes_on(client, out);
                         self.welcome_stray(client, out);
                     }
-                    self.route_waiting(pool, out);
+                    self.route_waiting(pool);
                 }
                 self.need(pool, out);
             }

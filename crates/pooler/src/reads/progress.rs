@@ -25,18 +25,18 @@ impl Pooler {
             let covers = self.covers.get(&list).cloned();
             self.logins.at_mut(id).reads.set_covers(covers);
             if let Some(pool) = self.pool_there(id, Purpose::Clients, &TargetName::NoHost) {
-                self.route_waiting(pool, out);
+                self.route_waiting(pool);
             }
         }
     }
 
     /// A client's read has waited for a standby long enough: it is routed again.
-    pub(crate) fn read_gives_up(&mut self, id: ClientId, out: &mut Out) {
+    pub(crate) fn read_gives_up(&mut self, id: ClientId) {
         let now = self.now;
         let client = gone!(self.clients.get_mut(id));
         client.read_gives_up(now);
         if let ClientState::Waiting(pool) = *client.state() {
-            self.route_waiting(pool, out);
+            self.route_waiting(pool);
         }
     }
 

@@ -555,6 +555,12 @@ impl Server {
         }
     }
 
+    /// True if the server's client has left, and a statement of the client may still run.
+    pub(crate) fn runs_for_nobody(&self) -> bool {
+        use ServerState::{BeingCancelled, Closing, Draining};
+        matches!(self.state, Draining | BeingCancelled | Closing)
+    }
+
     /// True unless the last ReadyForQuery reported a failed transaction.
     pub fn not_failed(&self) -> bool {
         self.status != Status::Failed

@@ -118,7 +118,7 @@ impl Pooler {
         asked.listener_wanted(true);
         // The pauses between questions are long enough.
         asked.login_may_succeed();
-        self.next.note(Next::NeedCatalogue(pool));
+        self.next.note(Next::Need(pool));
     }
 
     /// PostgreSQL has told a shard's catalogue. Clients that wait for it go on.

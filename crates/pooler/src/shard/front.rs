@@ -67,9 +67,14 @@ impl Pooler {
         entries.any(|entry| entry.keeps_out(user))
     }
 
-    /// True if a client of this sharded database has a server: PAUSE waits for its end.
+    /// True if a client of this sharded database has a server, or may have left a shard's server with a
+    /// statement that still runs. PAUSE waits for the end.
     pub(crate) fn is_sharded_at_work(&self, database: &str) -> bool {
         self.links().any(|link| link.client.is_of_sharded(database))
+            || self.servers.iter().any(|(_, server)| {
+                server.runs_for_nobody()
+                    && self.has_part(database, &self.logins.at(server.login).key.database)
+            })
     }
 
     /// Servers of a shard log in with what the clients have shown, who log in at the first shard.
