@@ -250,9 +250,10 @@ impl Reference {
                 self.unfed.push_front((next, sent));
                 return Ok(());
             }
-            let unsent = self.session.is_sharded() && self.session.in_block();
+            let unsent = self.session.is_sharded() && !self.session.is_idle();
             if cancelled && begins && unsent && !self.session.skips() {
-                // The cancel hit while a transaction waited that no server had.
+                // The cancel hit while a transaction waited that no server had, or a group of which
+                // another shard's server has answered what comes before its first Bind.
                 self.hearing.follows(sent.heard, true);
                 self.session.refuse_in_block(next.tag == frontend::QUERY);
                 continue;
