@@ -11,7 +11,7 @@ from harness import machine, purpose
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DOCS = os.path.join(ROOT, "docs")
-PAGES = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
+PAGES = ["README.md", "ARCHITECTURE.md", "crates/README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
          *(f"docs/{name}" for name in sorted(os.listdir(DOCS)) if name.endswith(".md"))]
 
 # Of its own suite.
