@@ -486,7 +486,8 @@ def test_memory_of_texts_comes_back(make_howdah, named):
     for client in clients:
         client.close()
     howdah.console("reconnect")
-    machine.wait_until(lambda: resident(howdah) < before + (8 << 20),
+    # What is freed after memory was last given back stays, up to a quarter of the process.
+    machine.wait_until(lambda: resident(howdah) * 3 / 4 < before + (8 << 20),
                        "memory to be given back", seconds=120)
     known = next(row for row in howdah.console("show mem") if row["name"] == "statement_cache")
     assert int(known["memtotal"]) < (1 << 20)
