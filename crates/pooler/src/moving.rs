@@ -214,7 +214,7 @@ impl Pooler {
         self.moves.under_way += 1;
         self.moves.departed += 1;
         let traveller = Traveller {
-            kills: self.janitor.kills_of(&passenger.database),
+            kills: self.kills_of(&passenger.database, &lore),
             passenger,
             lore,
             notified,
@@ -226,6 +226,13 @@ impl Pooler {
         for seek in self.held_for(id) {
             self.answer_not_here(seek.from, out);
         }
+    }
+
+    /// How often KILL has named a client's database, or the shard whose login the client has.
+    fn kills_of(&self, database: &str, lore: &PoolLore) -> u64 {
+        let shard = Some(&*lore.key.login.database).filter(|shard| *shard != database);
+        let kills = |name| self.janitor.kills_of(name);
+        kills(database) + shard.map_or(0, kills)
     }
 
     /// Adopts a client that came from another worker between two transactions.
@@ -241,7 +248,7 @@ impl Pooler {
         self.moves.arrived += 1;
         self.tell_busy(out);
         out.push(Action::Post(left, Mail::Landed));
-        let killed = kills < self.janitor.kills_of(&passenger.database);
+        let killed = kills < self.kills_of(&passenger.database, &lore);
         self.adopt_pool(lore, out);
         // The client's old place in the queue must count from the start.
         self.moves.arriving = waits;

@@ -94,6 +94,13 @@ impl Pooler {
             self.pause(Some(name), out);
             self.kill_sharded(name, out);
         }
+        if database.is_none() {
+            // Also databases of which only other workers know clients.
+            let all = self.config.databases.keys().cloned();
+            for name in all.collect::<Vec<_>>() {
+                self.pause(Some(&name), out);
+            }
+        }
         for id in self.logins_of(database) {
             let name = self.logins.at(id).key.database.clone();
             self.pause(Some(&name), out);

@@ -278,7 +278,9 @@ impl Pooler {
             self.logins.at_mut(login).count_error(sqlstate);
         }
         if let Some(pool) = waits_in {
-            self.pools.at_mut(pool).waiting.leave(id);
+            let pool = self.pools.at_mut(pool);
+            pool.waiting.leave(id);
+            pool.pin_line.leave(id);
             self.give_permission_back(id, out);
         }
         let client = self.clients.at_mut(id);

@@ -48,8 +48,8 @@ use crate::reads::tally::ReadPlace;
 use crate::roster::view::Instance;
 use crate::session::settings::Maybe;
 use crate::shard::Sharded;
-use crate::signal::SignalStatement;
-use crate::statement::ClientStatements;
+use crate::signal::{SignalSent, SignalStatement, SignalText};
+use crate::statement::{ClientStatements, Named};
 use crate::timers::Timers;
 use crate::tls::TlsFacts;
 use crate::valve::Valve;
@@ -180,6 +180,19 @@ impl Client {
 
     pub(crate) fn keeps_signal(&mut self, signal: SignalStatement) {
         self.signal = Some(Box::new(signal));
+    }
+
+    /// One of the statements of a client that comes from elsewhere may send a signal.
+    pub(crate) fn finds_signal(&mut self) {
+        let text = |(name, named): (&[u8], &Named)| {
+            let text = SignalText::read(named.statement.text())?;
+            Some((Box::from(name), text))
+        };
+        let found = self.statements.iter().find_map(text);
+        if let Some((name, text)) = found {
+            let (name, sent) = (Some(name), SignalSent::No);
+            self.keeps_signal(SignalStatement { name, text, sent });
+        }
     }
 
     /// The statement with this name sends no signal any more; `None` is that of a Query.

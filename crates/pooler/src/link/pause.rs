@@ -87,9 +87,14 @@ impl Pooler {
         client.valve.unpause(Peer::Client(id), out);
     }
 
+    /// Reads from a server again, unless a reason against it remains.
     pub(crate) fn unpause_server(&mut self, id: ServerId, out: &mut Out) {
         let server = self.servers.at_mut(id);
-        if self.janitor.suspension.is_none() {
+        let full = server
+            .linked_client()
+            .and_then(|client| self.clients.get(client))
+            .is_some_and(|client| client.valve.is_congested());
+        if self.janitor.suspension.is_none() && !full {
             server.valve.unpause(Peer::Server(id), out);
         }
     }

@@ -14,7 +14,7 @@ impl Pooler {
             }
         }
         for (_, pool) in self.pools.iter() {
-            for (id, _) in pool.waiting.iter() {
+            for (id, _) in pool.waiting.iter().chain(pool.pin_line.iter()) {
                 if self.clients.get(id).is_some_and(|c| c.valve.is_paused()) {
                     out.push(Action::LookForEnd(Peer::Client(id)));
                 }

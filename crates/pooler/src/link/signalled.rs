@@ -81,8 +81,19 @@ impl Upstream<'_> {
         let (Some(names), Ok(bind)) = (BindNames::read(body), Bind::read(body)) else {
             return Ok(false);
         };
+        if signal.name.as_deref() != Some(names.statement) {
+            // Not the latest of the client's statements of this kind, or the client has moved since.
+            let statement = self.lookup(names.statement);
+            let Some(text) = statement.and_then(|of| SignalText::read(of.text())) else {
+                return Ok(false);
+            };
+            keep_signal(self.client, Some(names.statement.into()), text);
+        }
+        let Some(signal) = self.client.signal() else {
+            return Ok(false);
+        };
         let counts = usize::from(signal.text.pid.is_none());
-        let fits = signal.name.as_deref() == Some(names.statement) && bind.values.len() == counts;
+        let fits = bind.values.len() == counts;
         let Some(pid) = signal.text.told(Some(body)).filter(|_| fits) else {
             return Ok(false);
         };

@@ -65,6 +65,10 @@ impl Pooler {
 
     /// Several times a second: statements do not wait for ever for shards that do not answer.
     pub(crate) fn mind_catalogues(&mut self) {
+        if self.janitor.suspension.is_some() {
+            // No statement may be sent.
+            return;
+        }
         let now = self.now;
         let mut late = Vec::new();
         for (name, lore) in &mut self.shard_lore {

@@ -303,7 +303,7 @@ impl Pooler {
         if let (Some(sqlstate), Some(login)) = (failed, client.login) {
             self.logins.at_mut(login).count_error(sqlstate.as_bytes());
         }
-        self.count_answer(id);
+        self.count_answer(id, out);
         true
     }
 
@@ -458,10 +458,12 @@ impl Pooler {
         chunk.at += count;
         let left = header.total() - count;
         client.inbox.begin(header.tag, Fate::Drop, left);
-        self.count_answer(id);
+        self.count_answer(id, out);
     }
 
-    fn count_answer(&mut self, id: ClientId) {
+    fn count_answer(&mut self, id: ClientId, out: &mut Out) {
+        // It may have waited to keep a server, and needs none now.
+        self.give_permission_back(id, out);
         let now = self.now;
         let client = self.clients.at_mut(id);
         client.times.begin_request(now);

@@ -58,8 +58,14 @@ impl Pooler {
             if line.key.purpose != Purpose::Clients || line.waiting.is_empty() {
                 continue;
             }
-            let entry = self.config.databases.get(&*line.key.login.database);
-            if entry.is_none_or(|entry| entry.shard_of.is_none()) {
+            // By the map in force the pool may be a shard's, though the configuration says otherwise.
+            let is_called = |(id, _): (ClientId, Time)| {
+                let client = self.clients.get(id);
+                client.is_some_and(|client| {
+                    client.sharded.is_some() && self.janitor.is_paused(&client.who.database)
+                })
+            };
+            if !line.waiting.iter().any(is_called) {
                 continue;
             }
             for (id, since) in self.pools.at_mut(pool).waiting.take_all() {
