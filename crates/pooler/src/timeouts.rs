@@ -2,12 +2,12 @@
 
 use howdah_wire::write;
 
-use crate::client::{ClientState, EndReason};
+use crate::client::ClientState;
 use crate::deadlines::{ClientDue, LATER_NS, LIFE_OVER, PEACE_NS};
 use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
 use crate::fault::Fault;
 use crate::pooler::Pooler;
-use crate::server::ServerState;
+use crate::server::{Ending, ServerState};
 
 impl Pooler {
     /// A client's timer entry expired. The entry may be old, or the deadline may have moved.
@@ -39,7 +39,7 @@ impl Pooler {
             }
             ClientDue::Close(fault) => self.disconnect(id, fault, out),
             ClientDue::Examine => self.cancel_turn(id, out),
-            ClientDue::End(why) => self.client_over(id, why, out),
+            ClientDue::End => self.client_over(id, out),
             ClientDue::RouteRead => {
                 self.read_gives_up(id, out);
                 self.watch_client(id);
@@ -58,8 +58,12 @@ impl Pooler {
     }
 
     /// A client must end: now, or with its transaction.
-    fn client_over(&mut self, id: ClientId, why: EndReason, out: &mut Out) {
+    fn client_over(&mut self, id: ClientId, out: &mut Out) {
         let client = self.clients.at_mut(id);
+        let ends = client.ends_at.as_ref();
+        let Some(why) = ends.and_then(|ends| ends.due(self.now)) else {
+            return;
+        };
         if why.is_patient() && matches!(client.state(), ClientState::Waiting(_)) {
             client.ends_with_transaction();
             return self.watch_client(id);
@@ -69,7 +73,7 @@ impl Pooler {
         }
         if self.is_between_transactions(id) {
             return match why.is_patient() {
-                true => self.end_in_peace(id, why, out),
+                true => self.end_in_peace(id, why.fault(), out),
                 false => self.disconnect(id, why.fault(), out),
             };
         }
@@ -90,23 +94,23 @@ impl Pooler {
     /// A client that must end has ended its transaction.
     pub(crate) fn client_has_ended_work(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get(id));
-        if let Some(why) = client.end_of_transaction() {
-            self.client_over(id, why, out);
+        if client.end_of_transaction(self.now).is_some() {
+            self.client_over(id, out);
         }
     }
 
     /// Ends a client between two transactions. Drivers that read an error right behind the last answer
     /// take it for a notice. So a client that was active just now gets the error when it asks for
     /// something, or a moment later.
-    fn end_in_peace(&mut self, id: ClientId, why: EndReason, out: &mut Out) {
+    pub(crate) fn end_in_peace(&mut self, id: ClientId, why: Fault, out: &mut Out) {
         let client = self.clients.at_mut(id);
         // A client that has asked meanwhile is told at once, and nothing of that runs.
         let asks = !client.inbox.held().is_empty();
         if !asks && self.now.0 < client.times.last_active().0.saturating_add(PEACE_NS) {
-            client.leave_with(why.fault());
+            client.leave_with(why);
             return self.watch_client(id);
         }
-        self.disconnect(id, why.fault(), out);
+        self.disconnect(id, why, out);
     }
 
     /// As `client_due`, for a server.
@@ -119,7 +123,7 @@ impl Pooler {
         match server.retires() {
             Some(at) if at <= self.now => {
                 if self.ends_with_user(id) {
-                    return self.replace(id, "its user ends", out);
+                    return self.replace_as(id, Ending::UserEnds, out);
                 }
             }
             _ => self.watch_vanishing(id),

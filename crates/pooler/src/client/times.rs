@@ -3,13 +3,37 @@
 use crate::fault::Fault;
 use crate::ids::Time;
 
-/// When a client must end. It goes on to the end of the transaction under way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ClientEnd {
-    /// When.
-    pub at: Time,
-    /// Why.
-    pub why: EndReason,
+/// When a client must end, for each reason that there is. It goes on to the end of the transaction under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ClientEnds {
+    /// Its token ends.
+    pub token: Option<Time>,
+    /// It is as old as `client_lifetime` allows.
+    pub lifetime: Option<Time>,
+    /// The process is about to end.
+    pub drain: Option<Time>,
+}
+
+impl ClientEnds {
+    /// The first end.
+    pub(crate) fn first(&self) -> Option<Time> {
+        let all = [self.token, self.lifetime, self.drain];
+        all.into_iter().flatten().min()
+    }
+
+    /// Why the client must end now, if it must. The end of a token is the strictest reason. Of the others the
+    /// earlier counts.
+    pub(crate) fn due(&self, now: Time) -> Option<EndReason> {
+        let due = |at: Option<Time>| at.filter(|at| *at <= now);
+        if due(self.token).is_some() {
+            return Some(EndReason::Token);
+        }
+        match (due(self.lifetime), due(self.drain)) {
+            (Some(old), Some(drained)) if drained < old => Some(EndReason::Drain),
+            (Some(_), _) => Some(EndReason::Lifetime),
+            (None, drained) => drained.map(|_| EndReason::Drain),
+        }
+    }
 }
 
 /// Why a client must end.

@@ -95,7 +95,7 @@ impl Pooler {
             }
             ending = self.servers.at(id).ending();
         }
-        if has_session && let Some(why) = self.clients.at(client_id).end_of_transaction() {
+        if has_session && let Some(why) = self.clients.at(client_id).end_of_transaction(self.now) {
             if !why.is_patient() || !self.clients.at(client_id).inbox.held().is_empty() {
                 return self.disconnect(client_id, why.fault(), out);
             }
@@ -111,6 +111,9 @@ impl Pooler {
             // The client's session goes to the successor process as it is now.
             if self.janitor.takeover.holds() && !client.is_replicating() {
                 client.parks();
+            }
+            if ending == Some(Ending::UserEnds) {
+                return self.end_in_peace(client_id, Fault::UserEnds, out);
             }
             if watched {
                 self.watch_client(client_id);

@@ -68,7 +68,11 @@ impl Pooler {
             let due = now.0.saturating_sub(session.asked.0) >= ASK_EVERY_NS;
             if !due || !session.pinned.only(STICKS).is_empty() {
                 server.session.keep_numbers();
+                let ending = server.ending();
                 self.rest_pinned(client_id);
+                if ending == Some(Ending::UserEnds) {
+                    self.end_in_peace(client_id, Fault::UserEnds, out);
+                }
                 return true;
             }
         }
