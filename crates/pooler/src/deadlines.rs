@@ -196,11 +196,7 @@ impl Pooler {
         } else if let Some(end) = client.next_end(self.now) {
             // While a transaction has no server yet, the end must not hide other deadlines.
             let waits = end <= self.now && self.has_unsent_transaction(id);
-            let at = if waits {
-                self.now.0 + LATER_NS
-            } else {
-                end.0
-            };
+            let at = if waits { self.now.0 + LATER_NS } else { end.0 };
             deadlines.put(Time(at.saturating_sub(1)), 1, ClientDue::End);
         }
         deadlines.first

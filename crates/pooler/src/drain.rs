@@ -16,7 +16,7 @@ impl Pooler {
         let lifetime = nanos(self.config.globals.client_lifetime);
         let client = gone!(self.clients.get_mut(id));
         if lifetime == 0 || !may_be_ended(client) {
-            if let Some(ends) = &mut client.ends_at {
+            if let Some(ends) = client.ends_if_any() {
                 ends.lifetime = None;
             }
             return;
@@ -37,7 +37,7 @@ impl Pooler {
     pub(crate) fn keeps_lifetime(&mut self, id: ClientId) {
         let drains = self.janitor.drained_at.is_some();
         let client = gone!(self.clients.get_mut(id));
-        if let Some(ends) = &mut client.ends_at {
+        if let Some(ends) = client.ends_if_any() {
             ends.drain = ends.drain.filter(|_| drains);
             if ends.lifetime.is_some() {
                 return;

@@ -267,7 +267,9 @@ impl Fault {
             | DatabaseDisabled(_)
             | AuthDatabaseDisabled(_) => "57P03",
             ListenerLost | ShuttingDown | ServerShuttingDown | Forced | DatabaseRemoved
-            | DatabaseChanged | Suspended | TokenEnded | UserEnds | LifetimeOver | Drained => "57P01",
+            | DatabaseChanged | Suspended | TokenEnded | UserEnds | LifetimeOver | Drained => {
+                "57P01"
+            }
             ServerLogin(sqlstate, _)
             | ServerLoginFailing(sqlstate, _)
             | ServerParameter(sqlstate, _) => sqlstate,

@@ -425,7 +425,10 @@ mod tests {
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
         let known = keeper.fetched().get(&command()).unwrap().clone();
-        let calls = known.calls.each_ref().map(|count| count.load(Ordering::Relaxed));
+        let calls = known
+            .calls
+            .each_ref()
+            .map(|count| count.load(Ordering::Relaxed));
         assert_eq!((known.generation, calls), (1, [1, 9]));
         assert!(known.valid(at(1000).0).is_some() && known.error.is_some());
         let learned = keeper.answered(now, &command(), value("b", None), 0);

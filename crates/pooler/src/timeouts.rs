@@ -2,7 +2,7 @@
 
 use howdah_wire::write;
 
-use crate::client::ClientState;
+use crate::client::{ClientState, EndReason};
 use crate::deadlines::{ClientDue, LATER_NS, LIFE_OVER, PEACE_NS};
 use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
 use crate::fault::Fault;
@@ -73,7 +73,7 @@ impl Pooler {
         }
         if self.is_between_transactions(id) {
             return match why.is_patient() {
-                true => self.end_in_peace(id, why.fault(), out),
+                true => self.end_in_peace(id, why, out),
                 false => self.disconnect(id, why.fault(), out),
             };
         }
@@ -102,15 +102,15 @@ impl Pooler {
     /// Ends a client between two transactions. Drivers that read an error right behind the last answer
     /// take it for a notice. So a client that was active just now gets the error when it asks for
     /// something, or a moment later.
-    pub(crate) fn end_in_peace(&mut self, id: ClientId, why: Fault, out: &mut Out) {
+    fn end_in_peace(&mut self, id: ClientId, why: EndReason, out: &mut Out) {
         let client = self.clients.at_mut(id);
         // A client that has asked meanwhile is told at once, and nothing of that runs.
         let asks = !client.inbox.held().is_empty();
         if !asks && self.now.0 < client.times.last_active().0.saturating_add(PEACE_NS) {
-            client.leave_with(why);
+            client.leave_with(why.fault());
             return self.watch_client(id);
         }
-        self.disconnect(id, why, out);
+        self.disconnect(id, why.fault(), out);
     }
 
     /// As `client_due`, for a server.

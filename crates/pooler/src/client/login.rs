@@ -15,8 +15,8 @@ use crate::auth::{
     AuthRequest, ClientLogin, ClientLoginSetup, ClientStep, EMPTY_PASSWORD, LoginStep, Method,
     NO_SECRET, ScramKeys, Secret, WRONG_PASSWORD, plain,
 };
-use crate::client::state::{ClientState, LoginAttempt, Proof};
 use crate::client::Client;
+use crate::client::state::{ClientState, LoginAttempt, Proof};
 use crate::config::PoolMode;
 use crate::config::{AuthType, Authority, Database, TokenRules};
 use crate::console::is_console;

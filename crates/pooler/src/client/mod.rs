@@ -513,6 +513,17 @@ impl Client {
         self.ends_at.get_or_insert_default()
     }
 
+    /// The same, if there is such an end.
+    pub(crate) fn ends_if_any(&mut self) -> Option<&mut ClientEnds> {
+        self.ends_at.as_deref_mut()
+    }
+
+    /// The user of the server that the client keeps ends: so does the client, with its transaction.
+    pub(crate) fn ends_with_user(&mut self, now: Time) {
+        self.ends_mut().user.get_or_insert(now);
+        self.ends_with_transaction();
+    }
+
     /// The client must end, and is in a transaction. It ends with that.
     pub(crate) fn ends_with_transaction(&mut self) {
         self.session_mut().is_over = true;

@@ -8,6 +8,8 @@ use crate::ids::Time;
 pub struct ClientEnds {
     /// Its token ends.
     pub token: Option<Time>,
+    /// The user of the server that it keeps ends.
+    pub user: Option<Time>,
     /// It is as old as `client_lifetime` allows.
     pub lifetime: Option<Time>,
     /// The process is about to end.
@@ -17,22 +19,25 @@ pub struct ClientEnds {
 impl ClientEnds {
     /// The first end.
     pub(crate) fn first(&self) -> Option<Time> {
-        let all = [self.token, self.lifetime, self.drain];
+        let all = [self.token, self.user, self.lifetime, self.drain];
         all.into_iter().flatten().min()
     }
 
     /// Why the client must end now, if it must. The end of a token is the strictest reason. Of the others the
     /// earlier counts.
     pub(crate) fn due(&self, now: Time) -> Option<EndReason> {
-        let due = |at: Option<Time>| at.filter(|at| *at <= now);
-        if due(self.token).is_some() {
+        if self.token.is_some_and(|at| at <= now) {
             return Some(EndReason::Token);
         }
-        match (due(self.lifetime), due(self.drain)) {
-            (Some(old), Some(drained)) if drained < old => Some(EndReason::Drain),
-            (Some(_), _) => Some(EndReason::Lifetime),
-            (None, drained) => drained.map(|_| EndReason::Drain),
-        }
+        let others = [
+            (self.user, EndReason::User),
+            (self.lifetime, EndReason::Lifetime),
+            (self.drain, EndReason::Drain),
+        ];
+        let due = others
+            .iter()
+            .filter_map(|(at, why)| Some((at.filter(|at| *at <= now)?, *why)));
+        due.min_by_key(|(at, _)| *at).map(|(_, why)| why)
     }
 }
 
@@ -41,6 +46,8 @@ impl ClientEnds {
 pub enum EndReason {
     /// The token ends with which the client has logged in.
     Token,
+    /// Vault will drop the user of the server that the client keeps.
+    User,
     /// The client is as old as `client_lifetime` allows.
     Lifetime,
     /// The process is about to end.
@@ -52,6 +59,7 @@ impl EndReason {
     pub(crate) fn fault(self) -> Fault {
         match self {
             EndReason::Token => Fault::TokenEnded,
+            EndReason::User => Fault::UserEnds,
             EndReason::Lifetime => Fault::LifetimeOver,
             EndReason::Drain => Fault::Drained,
         }

@@ -416,7 +416,7 @@ impl Writer {
             self.number(time.0);
         }
         self.maybe(client.ends_at, |w, ends| {
-            for at in [ends.token, ends.lifetime, ends.drain] {
+            for at in [ends.token, ends.user, ends.lifetime, ends.drain] {
                 w.maybe(at, |w, at| w.number(at.0));
             }
         });
@@ -794,6 +794,7 @@ impl Reader<'_> {
     fn client_ends(&mut self) -> Read<ClientEnds> {
         Ok(ClientEnds {
             token: self.maybe(Self::time)?,
+            user: self.maybe(Self::time)?,
             lifetime: self.maybe(Self::time)?,
             drain: self.maybe(Self::time)?,
         })

@@ -108,6 +108,7 @@ fn freight() -> Freight {
         quiet: Time(5),
         ends_at: Some(ClientEnds {
             token: Some(Time(6)),
+            user: None,
             lifetime: None,
             drain: Some(Time(7)),
         }),
