@@ -530,9 +530,12 @@ impl Client {
     }
 
     /// Why the client ends at the end of this transaction, if it does.
+    #[inline]
     pub(crate) fn end_of_transaction(&self, now: Time) -> Option<EndReason> {
-        let is_over = self.session.as_ref().is_some_and(|own| own.is_over);
-        self.ends_at.as_ref().filter(|_| is_over)?.due(now)
+        if !self.session.as_ref()?.is_over {
+            return None;
+        }
+        self.ends_at.as_ref()?.due(now)
     }
 
     /// When the client must be looked at because it must end. If it already ends with its transaction, it may
