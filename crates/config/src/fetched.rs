@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use howdah_auth::Secret;
 use howdah_auth::aws::{AwsCredentials, AwsLogin, region_of};
@@ -31,8 +31,8 @@ pub struct FetchedSecret {
     pub gone: Option<String>,
     /// Why the last call failed, if it did.
     pub error: Option<String>,
-    /// How many calls gave a value, and how many failed.
-    pub calls: [u64; 2],
+    /// How many calls gave a value, and how many failed. Those that bring no news count, too.
+    pub calls: Arc<[AtomicU64; 2]>,
     /// How often servers have logged in with it.
     pub logins: Arc<AtomicU64>,
 }
@@ -156,8 +156,8 @@ impl Fetched {
     pub fn told(&self, now: u64) -> SecretsTold {
         let mut told = SecretsTold::default();
         for known in self.0.values() {
-            for (sum, count) in told.calls.iter_mut().zip(known.calls) {
-                *sum += count;
+            for (sum, count) in told.calls.iter_mut().zip(known.calls.iter()) {
+                *sum += count.load(Ordering::Relaxed);
             }
             if let Some(until) = known.until {
                 let left = until.saturating_sub(now) as f64;

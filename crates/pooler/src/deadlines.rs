@@ -5,7 +5,7 @@
 
 use howdah_wire::backend::Status;
 
-use crate::client::{Client, ClientState, EndReason};
+use crate::client::{Client, ClientState};
 use crate::config::nanos;
 use crate::event::{ClientId, ServerId, Time};
 use crate::fault::Fault;
@@ -56,7 +56,7 @@ pub(crate) enum ClientDue {
     /// The client's read waits for no standby any more.
     RouteRead,
     /// The client must end, now or with its transaction.
-    End(EndReason),
+    End,
 }
 
 /// The earliest of several deadlines.
@@ -193,18 +193,11 @@ impl Pooler {
         }
         if let Some(fault) = client.ends_when_it_asks() {
             deadlines.add(client.times.last_active(), PEACE_NS, fault);
-        } else if let Some(end) = &client.ends_at
-            && (client.end_of_transaction().is_none()
-                || matches!(client.state(), ClientState::Idle))
-        {
+        } else if let Some(end) = client.next_end(self.now) {
             // While a transaction has no server yet, the end must not hide other deadlines.
-            let waits = end.at <= self.now && self.has_unsent_transaction(id);
-            let at = if waits {
-                self.now.0 + LATER_NS
-            } else {
-                end.at.0
-            };
-            deadlines.put(Time(at.saturating_sub(1)), 1, ClientDue::End(end.why));
+            let waits = end <= self.now && self.has_unsent_transaction(id);
+            let at = if waits { self.now.0 + LATER_NS } else { end.0 };
+            deadlines.put(Time(at.saturating_sub(1)), 1, ClientDue::End);
         }
         deadlines.first
     }

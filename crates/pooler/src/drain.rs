@@ -3,18 +3,22 @@
 
 use chacha20::rand_core::Rng;
 
-use crate::client::{Client, ClientEnd, ClientState, EndReason};
+use crate::client::{Client, ClientState};
 use crate::config::nanos;
 use crate::event::{ClientId, Time};
 use crate::pooler::Pooler;
 
 impl Pooler {
     /// A client has logged in, or `client_lifetime` is new: the client ends when it is as old as that,
-    /// less a random fifth, so that clients that came together do not leave together.
+    /// less a random fifth, so that clients that came together do not leave together. If the setting is gone,
+    /// so is that end.
     pub(crate) fn begin_lifetime(&mut self, id: ClientId) {
         let lifetime = nanos(self.config.globals.client_lifetime);
         let client = gone!(self.clients.get_mut(id));
         if lifetime == 0 || !may_be_ended(client) {
+            if let Some(ends) = client.ends_if_any() {
+                ends.lifetime = None;
+            }
             return;
         }
         let fifth = self.random.next_u64() % (lifetime / 5).max(1);
@@ -25,8 +29,7 @@ impl Pooler {
         } else {
             self.now.0 + fifth
         });
-        let why = EndReason::Lifetime;
-        client.must_end(ClientEnd { at, why });
+        client.ends_mut().lifetime = Some(at);
     }
 
     /// A client has come from elsewhere. It keeps the end that it had there, unless that was the end of
@@ -34,10 +37,11 @@ impl Pooler {
     pub(crate) fn keeps_lifetime(&mut self, id: ClientId) {
         let drains = self.janitor.drained_at.is_some();
         let client = gone!(self.clients.get_mut(id));
-        match client.ends_at.as_ref().map(|end| end.why) {
-            Some(EndReason::Drain) if !drains => client.forgets_end(),
-            Some(EndReason::Drain | EndReason::Lifetime) => return,
-            Some(EndReason::Token) | None => {}
+        if let Some(ends) = client.ends_if_any() {
+            ends.drain = ends.drain.filter(|_| drains);
+            if ends.lifetime.is_some() {
+                return;
+            }
         }
         self.begin_lifetime(id);
     }
@@ -70,7 +74,8 @@ impl Pooler {
         };
         let left = until.0.saturating_sub(self.now.0).max(1);
         let late = self.clients.iter().filter(|(_, client)| {
-            let ends = client.ends_at.as_ref().is_some_and(|end| end.at <= until);
+            let first = client.ends_at.as_ref().and_then(|ends| ends.first());
+            let ends = first.is_some_and(|at| at <= until);
             may_be_ended(client) && !ends
         });
         let late: Vec<ClientId> = late.map(|(id, _)| id).collect();
@@ -81,8 +86,8 @@ impl Pooler {
     }
 
     fn end_client_at(&mut self, id: ClientId, at: Time) {
-        let why = EndReason::Drain;
-        self.clients.at_mut(id).must_end(ClientEnd { at, why });
+        let ends = self.clients.at_mut(id).ends_mut();
+        ends.drain = Some(ends.drain.map_or(at, |own| own.min(at)));
         self.watch_client(id);
     }
 }

@@ -174,7 +174,7 @@ fn word(fault: &Fault) -> Option<&'static str> {
         CopyUnclear | TransactionBlock | PinsInStatementMode | TooManyPins | ListenerLost
         | TooManyChannels | TooManyOwnChannels | TooMuchHeard | OtherEncoding | ChannelsUnclear
         | QueriesRefused | ClientIdle | PinIdle | IdleTransaction | TransactionTimeout
-        | TokenEnded | LifetimeOver | Drained => {
+        | TokenEnded | UserEnds | LifetimeOver | Drained => {
             return None;
         }
         // These end cancel requests.

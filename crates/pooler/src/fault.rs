@@ -119,6 +119,8 @@ pub enum Fault {
     TransactionTimeout,
     /// `end_with_token`.
     TokenEnded,
+    /// Vault will drop the user of the server that the client keeps.
+    UserEnds,
     /// `client_lifetime`.
     LifetimeOver,
     /// The process is about to end, and ends its clients one after the other.
@@ -265,7 +267,9 @@ impl Fault {
             | DatabaseDisabled(_)
             | AuthDatabaseDisabled(_) => "57P03",
             ListenerLost | ShuttingDown | ServerShuttingDown | Forced | DatabaseRemoved
-            | DatabaseChanged | Suspended | TokenEnded | LifetimeOver | Drained => "57P01",
+            | DatabaseChanged | Suspended | TokenEnded | UserEnds | LifetimeOver | Drained => {
+                "57P01"
+            }
             ServerLogin(sqlstate, _)
             | ServerLoginFailing(sqlstate, _)
             | ServerParameter(sqlstate, _) => sqlstate,
@@ -299,7 +303,7 @@ impl Fault {
 
     /// True if Howdah ends the client as planned, behind a transaction.
     pub fn is_planned(&self) -> bool {
-        matches!(self, Fault::LifetimeOver | Fault::Drained)
+        matches!(self, Fault::UserEnds | Fault::LifetimeOver | Fault::Drained)
     }
 
     /// True if the line about the client's end is all that the log needs: nothing is wrong with Howdah or
@@ -443,6 +447,7 @@ impl fmt::Display for Fault {
             QueryTimeoutWaiting => f.write_str("query_timeout"),
             QueryWait | QueryWaitServerDown => f.write_str("query_wait_timeout"),
             CancelWait => f.write_str("cancel_wait_timeout"),
+            UserEnds => f.write_str("the user of this client's server ends"),
             LifetimeOver => f.write_str("client_lifetime"),
             ShuttingDown | Drained => f.write_str("pooler is shutting down"),
             ServerShuttingDown => f.write_str("server shutting down"),

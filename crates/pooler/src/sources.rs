@@ -304,7 +304,7 @@ impl KeptSource {
         }
         known.at = now.0;
         known.until = life.ends.map(|life| now.0.saturating_add(life));
-        known.calls[0] += 1;
+        known.calls[0].fetch_add(1, Ordering::Relaxed);
         is_same
     }
 
@@ -340,7 +340,7 @@ impl KeptSource {
         let pause = FIRST_PAUSE_NS << self.failures.min(6);
         self.failures += 1;
         self.known.error = Some(why);
-        self.known.calls[1] += 1;
+        self.known.calls[1].fetch_add(1, Ordering::Relaxed);
         self.next = Some(Time(now.0 + pause.min(LONGEST_PAUSE_NS)));
     }
 }
@@ -425,7 +425,11 @@ mod tests {
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
         let known = keeper.fetched().get(&command()).unwrap().clone();
-        assert_eq!((known.generation, known.calls), (1, [1, 9]));
+        let calls = known
+            .calls
+            .each_ref()
+            .map(|count| count.load(Ordering::Relaxed));
+        assert_eq!((known.generation, calls), (1, [1, 9]));
         assert!(known.valid(at(1000).0).is_some() && known.error.is_some());
         let learned = keeper.answered(now, &command(), value("b", None), 0);
         assert!(matches!(learned.say, Some(Ok(_))));

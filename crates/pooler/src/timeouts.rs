@@ -7,7 +7,7 @@ use crate::deadlines::{ClientDue, LATER_NS, LIFE_OVER, PEACE_NS};
 use crate::event::{ClientId, Close, Out, Peer, ServerId, Time};
 use crate::fault::Fault;
 use crate::pooler::Pooler;
-use crate::server::ServerState;
+use crate::server::{Ending, ServerState};
 
 impl Pooler {
     /// A client's timer entry expired. The entry may be old, or the deadline may have moved.
@@ -39,7 +39,7 @@ impl Pooler {
             }
             ClientDue::Close(fault) => self.disconnect(id, fault, out),
             ClientDue::Examine => self.cancel_turn(id, out),
-            ClientDue::End(why) => self.client_over(id, why, out),
+            ClientDue::End => self.client_over(id, out),
             ClientDue::RouteRead => {
                 self.read_gives_up(id);
                 self.watch_client(id);
@@ -58,8 +58,12 @@ impl Pooler {
     }
 
     /// A client must end: now, or with its transaction.
-    fn client_over(&mut self, id: ClientId, why: EndReason, out: &mut Out) {
+    fn client_over(&mut self, id: ClientId, out: &mut Out) {
         let client = self.clients.at_mut(id);
+        let ends = client.ends_at.as_ref();
+        let Some(why) = ends.and_then(|ends| ends.due(self.now)) else {
+            return;
+        };
         if why.is_patient() && matches!(client.state(), ClientState::Waiting(_)) {
             client.ends_with_transaction();
             return self.watch_client(id);
@@ -90,8 +94,8 @@ impl Pooler {
     /// A client that must end has ended its transaction.
     pub(crate) fn client_has_ended_work(&mut self, id: ClientId, out: &mut Out) {
         let client = gone!(self.clients.get(id));
-        if let Some(why) = client.end_of_transaction() {
-            self.client_over(id, why, out);
+        if client.end_of_transaction(self.now).is_some() {
+            self.client_over(id, out);
         }
     }
 
@@ -119,7 +123,7 @@ impl Pooler {
         match server.retires() {
             Some(at) if at <= self.now => {
                 if self.ends_with_user(id) {
-                    return self.replace(id, "its user ends", out);
+                    return self.replace_as(id, Ending::UserEnds, out);
                 }
             }
             _ => self.watch_vanishing(id),

@@ -15,8 +15,8 @@ use crate::auth::{
     AuthRequest, ClientLogin, ClientLoginSetup, ClientStep, EMPTY_PASSWORD, LoginStep, Method,
     NO_SECRET, ScramKeys, Secret, WRONG_PASSWORD, plain,
 };
+use crate::client::Client;
 use crate::client::state::{ClientState, LoginAttempt, Proof};
-use crate::client::{Client, ClientEnd, EndReason};
 use crate::config::PoolMode;
 use crate::config::{AuthType, Authority, Database, TokenRules};
 use crate::console::is_console;
@@ -379,8 +379,7 @@ impl Pooler {
                 self.note_client(Level::Log, id, &line, out);
                 if let Some(lasts) = lasts.filter(|_| rules.ends_clients) {
                     let at = Time(self.now.0.saturating_add(lasts));
-                    let why = EndReason::Token;
-                    self.clients.at_mut(id).must_end(ClientEnd { at, why });
+                    self.clients.at_mut(id).ends_mut().token = Some(at);
                 }
                 // A token is no password for PostgreSQL.
                 return self.logged_in(id, None, None, out);

@@ -22,7 +22,7 @@ mod token;
 
 pub use state::ClientState;
 use times::ClientTimes;
-pub use times::{ClientEnd, EndReason};
+pub use times::{ClientEnds, EndReason};
 
 use std::sync::Arc;
 
@@ -119,7 +119,7 @@ pub struct Client {
     /// When things last happened.
     pub(crate) times: ClientTimes,
     /// When the client must end, if ever.
-    pub(crate) ends_at: Option<Box<ClientEnd>>,
+    pub(crate) ends_at: Option<Box<ClientEnds>>,
     /// When the client's timer entry is due; 0 for none.
     pub(crate) timer: Time,
 }
@@ -488,11 +488,6 @@ impl Client {
         self.session.get_or_insert_default()
     }
 
-    /// The client need not end any more.
-    pub(crate) fn forgets_end(&mut self) {
-        self.ends_at = None;
-    }
-
     /// The client leaves once all its requests are answered, with this error.
     pub(crate) fn leave_with(&mut self, why: crate::fault::Fault) {
         self.leaving = Some(Box::new(why));
@@ -526,11 +521,20 @@ impl Client {
         self.timer = Time(0);
     }
 
-    /// The client ends then, or when it should anyway.
-    pub(crate) fn must_end(&mut self, end: ClientEnd) {
-        if self.ends_at.as_ref().is_none_or(|own| end.at < own.at) {
-            self.ends_at = Some(Box::new(end));
-        }
+    /// When the client must end, to be changed.
+    pub(crate) fn ends_mut(&mut self) -> &mut ClientEnds {
+        self.ends_at.get_or_insert_default()
+    }
+
+    /// The same, if there is such an end.
+    pub(crate) fn ends_if_any(&mut self) -> Option<&mut ClientEnds> {
+        self.ends_at.as_deref_mut()
+    }
+
+    /// The user of the server that the client keeps ends: so does the client, with its transaction.
+    pub(crate) fn ends_with_user(&mut self, now: Time) {
+        self.ends_mut().user.get_or_insert(now);
+        self.ends_with_transaction();
     }
 
     /// The client must end, and is in a transaction. It ends with that.
@@ -539,9 +543,23 @@ impl Client {
     }
 
     /// Why the client ends at the end of this transaction, if it does.
-    pub(crate) fn end_of_transaction(&self) -> Option<EndReason> {
-        let is_over = self.session.as_ref().is_some_and(|own| own.is_over);
-        self.ends_at.as_ref().filter(|_| is_over).map(|end| end.why)
+    #[inline]
+    pub(crate) fn end_of_transaction(&self, now: Time) -> Option<EndReason> {
+        if !self.session.as_ref()?.is_over {
+            return None;
+        }
+        self.ends_at.as_ref()?.due(now)
+    }
+
+    /// When the client must be looked at because it must end. If it already ends with its transaction, it may
+    /// still wait for a server when its token ends.
+    pub(crate) fn next_end(&self, now: Time) -> Option<Time> {
+        let ends = self.ends_at.as_ref()?;
+        match (self.end_of_transaction(now), &self.state) {
+            (None, _) | (_, ClientState::Idle) => ends.first(),
+            (Some(_), ClientState::Waiting(_)) => ends.token,
+            _ => None,
+        }
     }
 
     /// True if a client has said nothing yet, but perhaps that it wants TLS. Load balancers and

@@ -3,13 +3,42 @@
 use crate::fault::Fault;
 use crate::ids::Time;
 
-/// When a client must end. It goes on to the end of the transaction under way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ClientEnd {
-    /// When.
-    pub at: Time,
-    /// Why.
-    pub why: EndReason,
+/// When a client must end, for each reason that there is. It goes on to the end of the transaction under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ClientEnds {
+    /// Its token ends.
+    pub token: Option<Time>,
+    /// The user of the server that it keeps ends.
+    pub user: Option<Time>,
+    /// It is as old as `client_lifetime` allows.
+    pub lifetime: Option<Time>,
+    /// The process is about to end.
+    pub drain: Option<Time>,
+}
+
+impl ClientEnds {
+    /// The first end.
+    pub(crate) fn first(&self) -> Option<Time> {
+        let all = [self.token, self.user, self.lifetime, self.drain];
+        all.into_iter().flatten().min()
+    }
+
+    /// Why the client must end now, if it must. The end of a token is the strictest reason. Of the others the
+    /// earlier counts.
+    pub(crate) fn due(&self, now: Time) -> Option<EndReason> {
+        if self.token.is_some_and(|at| at <= now) {
+            return Some(EndReason::Token);
+        }
+        let others = [
+            (self.user, EndReason::User),
+            (self.lifetime, EndReason::Lifetime),
+            (self.drain, EndReason::Drain),
+        ];
+        let due = others
+            .iter()
+            .filter_map(|(at, why)| Some((at.filter(|at| *at <= now)?, *why)));
+        due.min_by_key(|(at, _)| *at).map(|(_, why)| why)
+    }
 }
 
 /// Why a client must end.
@@ -17,6 +46,8 @@ pub struct ClientEnd {
 pub enum EndReason {
     /// The token ends with which the client has logged in.
     Token,
+    /// Vault will drop the user of the server that the client keeps.
+    User,
     /// The client is as old as `client_lifetime` allows.
     Lifetime,
     /// The process is about to end.
@@ -28,6 +59,7 @@ impl EndReason {
     pub(crate) fn fault(self) -> Fault {
         match self {
             EndReason::Token => Fault::TokenEnded,
+            EndReason::User => Fault::UserEnds,
             EndReason::Lifetime => Fault::LifetimeOver,
             EndReason::Drain => Fault::Drained,
         }

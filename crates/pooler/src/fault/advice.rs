@@ -173,7 +173,7 @@ impl Fault {
             QueryWaitServerDown => "The pooler's log says more.".into(),
             TokenEnded => "Connect again, with a new token.".into(),
             ShuttingDown | ServerShuttingDown | DatabaseChanged | Suspended | Forced
-            | DatabaseRemoved | LifetimeOver | Drained => "Connect again.".into(),
+            | DatabaseRemoved | UserEnds | LifetimeOver | Drained => "Connect again.".into(),
             DatabaseDisabled(name) | AuthDatabaseDisabled(name) => {
                 format!("ENABLE {name} on the console.")
             }

@@ -33,7 +33,7 @@ impl Pooler {
         let server_paused = server.valve.is_paused();
         let terms = &self.logins.at(server.login).terms;
         let routes_reads = terms.reads.is_some();
-        if terms.client_idle_timeout > 0 || client.end_of_transaction().is_some() {
+        if terms.client_idle_timeout > 0 || client.end_of_transaction(now).is_some() {
             self.watch_client(client_id);
         }
         if routes_reads {

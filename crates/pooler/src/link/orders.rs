@@ -70,6 +70,12 @@ impl Pooler {
     /// Closes a server that must be replaced: at once if no client has it, otherwise when its client
     /// gives it back.
     pub(crate) fn replace(&mut self, id: ServerId, why: &'static str, out: &mut Out) {
+        self.replace_as(id, Ending::Ordered(why), out);
+    }
+
+    /// As `replace`. A client that keeps the server may learn of the reason, too.
+    pub(crate) fn replace_as(&mut self, id: ServerId, ending: Ending, out: &mut Out) {
+        let why = ending.text();
         // An unconnected server may have been closed together with an earlier one.
         let server = gone!(self.servers.get_mut(id));
         match *server.state() {
@@ -84,7 +90,10 @@ impl Pooler {
                 self.close_server(id, why, Close::Await, out);
             }
             _ => {
-                server.ensure_close_at_release(Ending::Ordered(why));
+                match (server.ending(), ending) {
+                    (Some(Ending::Ordered(_)), Ending::UserEnds) => server.close_at_release(ending),
+                    _ => server.ensure_close_at_release(ending),
+                }
                 self.settle(id, out);
             }
         }

@@ -86,7 +86,7 @@ impl Pooler {
         let terms = &self.logins.at(server.login).terms;
         let (mut ending, watched) = (server.ending(), terms.watched);
         let session = terms.mode == PoolMode::Session || client.is_replicating();
-        let has_session = client.session.is_some();
+        let mut has_session = client.session.is_some();
         // Session mode needs this, too: the client may have listened before a reload changed the
         // mode.
         if client.is_hushed() {
@@ -95,15 +95,19 @@ impl Pooler {
             }
             ending = self.servers.at(id).ending();
         }
-        if has_session && let Some(why) = self.clients.at(client_id).end_of_transaction() {
+        if session && let Some(ending) = ending {
+            if ending == Ending::UserEnds {
+                self.clients.at_mut(client_id).ends_with_user(now);
+                has_session = true;
+            } else if self.config.globals.server_fast_close {
+                return self.disconnect(client_id, Fault::DatabaseChanged, out);
+            }
+        }
+        if has_session && let Some(why) = self.clients.at(client_id).end_of_transaction(self.now) {
             if !why.is_patient() || !self.clients.at(client_id).inbox.held().is_empty() {
                 return self.disconnect(client_id, why.fault(), out);
             }
             self.next.note(Next::Over(client_id));
-        }
-        if session && ending.is_some() && self.config.globals.server_fast_close {
-            self.disconnect(client_id, Fault::DatabaseChanged, out);
-            return;
         }
         if session {
             let client = self.clients.at_mut(client_id);

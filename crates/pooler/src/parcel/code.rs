@@ -14,7 +14,7 @@ use howdah_wire::backend::Status;
 use super::{Estate, Freight, Parcel, Passenger, PoolLore, Standing};
 use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
-use crate::client::{ClientEnd, EndReason};
+use crate::client::ClientEnds;
 use crate::config::{Host, HostPort};
 use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
 use crate::login::key::LoginKey;
@@ -415,13 +415,10 @@ impl Writer {
         for time in [client.connected, client.request, client.quiet] {
             self.number(time.0);
         }
-        self.maybe(client.ends_at, |w, end| {
-            w.number(end.at.0);
-            w.byte(match end.why {
-                EndReason::Token => 0,
-                EndReason::Lifetime => 1,
-                EndReason::Drain => 2,
-            });
+        self.maybe(client.ends_at, |w, ends| {
+            for at in [ends.token, ends.user, ends.lifetime, ends.drain] {
+                w.maybe(at, |w, at| w.number(at.0));
+            }
         });
         self.string(client.database.as_bytes());
         self.string(client.user.as_bytes());
@@ -794,15 +791,13 @@ impl Reader<'_> {
         })
     }
 
-    fn client_end(&mut self) -> Read<ClientEnd> {
-        let at = self.time()?;
-        let why = match self.byte()? {
-            0 => EndReason::Token,
-            1 => EndReason::Lifetime,
-            2 => EndReason::Drain,
-            _ => return Err(Damaged),
-        };
-        Ok(ClientEnd { at, why })
+    fn client_ends(&mut self) -> Read<ClientEnds> {
+        Ok(ClientEnds {
+            token: self.maybe(Self::time)?,
+            user: self.maybe(Self::time)?,
+            lifetime: self.maybe(Self::time)?,
+            drain: self.maybe(Self::time)?,
+        })
     }
 
     fn client(&mut self) -> Read<Passenger> {
@@ -825,7 +820,7 @@ impl Reader<'_> {
         };
         let number = self.number()?;
         let (connected, request, quiet) = (self.time()?, self.time()?, self.time()?);
-        let ends_at = self.maybe(Self::client_end)?;
+        let ends_at = self.maybe(Self::client_ends)?;
         let (database, user) = (self.text()?, self.text()?);
         let (admitted, long_key, group_failed) = (self.flag()?, self.flag()?, self.flag()?);
         let mut passenger = Passenger {

@@ -6,7 +6,7 @@ use super::code::{count_sockets, read, write};
 use super::{Estate, Freight, Parcel, Passenger, PoolLore, Standing};
 use crate::auth::{ScramKeys, Secret};
 use crate::cancel::OldKey;
-use crate::client::{ClientEnd, EndReason};
+use crate::client::ClientEnds;
 use crate::config::{Host, HostPort};
 use crate::event::{Address, Ends, LooseSocket, Time, UnixPeer, WorkerId};
 use crate::login::LoginKey;
@@ -106,9 +106,11 @@ fn freight() -> Freight {
         connected: Time(3),
         request: Time(4),
         quiet: Time(5),
-        ends_at: Some(ClientEnd {
-            at: Time(6),
-            why: EndReason::Token,
+        ends_at: Some(ClientEnds {
+            token: Some(Time(6)),
+            user: None,
+            lifetime: None,
+            drain: Some(Time(7)),
         }),
         database: "d".into(),
         user: "u".into(),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use howdah_wire::backend::Status;
 
 use crate::cancel::OldKey;
-use crate::client::ClientEnd;
+use crate::client::ClientEnds;
 use crate::config::Address;
 use crate::ids::{Time, WorkerId};
 use crate::login::key::Welcome;
@@ -27,7 +27,7 @@ use crate::statement::{Named, Shape, Statement};
 use crate::tls::TlsFacts;
 
 /// The version of the format, and of the behaviour that both processes share.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 
 /// Everything that a successor takes over.
 #[derive(Debug)]
@@ -136,7 +136,7 @@ pub struct Passenger {
     /// When it last became idle.
     pub quiet: Time,
     /// When it must end, if ever.
-    pub ends_at: Option<ClientEnd>,
+    pub ends_at: Option<ClientEnds>,
     /// The database that it asked for.
     pub database: String,
     /// The user that it logged in as.

@@ -27,6 +27,8 @@ pub enum Ending {
     ResetFailed,
     /// PostgreSQL refused the check query.
     TestFailed,
+    /// The user that the server has logged in as will vanish: a client that keeps the server ends, too.
+    UserEnds,
     /// An administrator or a new configuration demands the end. The reason is for the log.
     Ordered(&'static str),
 }
@@ -46,6 +48,7 @@ impl Ending {
             Ending::Listens => "listens for nobody",
             Ending::ResetFailed => "reset query failed",
             Ending::TestFailed => "test query failed",
+            Ending::UserEnds => "its user ends",
             Ending::Ordered(why) => why,
         }
     }

@@ -41,7 +41,8 @@ impl Pooler {
     }
 
     /// A server's user ends. True if the server is to be replaced. It stays if its client may stream for ever,
-    /// or if clients listen there. A packed server keeps its end, for a successor that fails.
+    /// or if clients listen there: neither needs the user's rights. A packed server keeps its end, for a
+    /// successor that fails.
     pub(crate) fn ends_with_user(&mut self, id: ServerId) -> bool {
         let server = self.servers.at_mut(id);
         if matches!(server.state(), ServerState::Packed) {

@@ -11,6 +11,7 @@ use crate::effect::Kinds;
 use crate::event::{ClientId, Out, Peer, ServerId};
 use crate::fault::Fault;
 use crate::listen::Name;
+use crate::next::Next;
 use crate::note::Level;
 use crate::pooler::Pooler;
 use crate::server::{Ending, Server, ServerState};
@@ -68,6 +69,10 @@ impl Pooler {
             let due = now.0.saturating_sub(session.asked.0) >= ASK_EVERY_NS;
             if !due || !session.pinned.only(STICKS).is_empty() {
                 server.session.keep_numbers();
+                if server.ending() == Some(Ending::UserEnds) {
+                    client.ends_with_user(now);
+                    self.next.note(Next::Over(client_id));
+                }
                 self.rest_pinned(client_id);
                 return true;
             }

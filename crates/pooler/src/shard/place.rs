@@ -469,7 +469,7 @@ impl Pooler {
         client.times.begin_request(now);
         client.times.set_quiet(now);
         let in_transaction = client.status_ahead() != Status::Idle;
-        let must_end = client.end_of_transaction().is_some();
+        let must_end = client.end_of_transaction(now).is_some();
         if let Some(sharded) = client.sharded_mut() {
             sharded.settles_message();
         }

@@ -34,8 +34,8 @@
 //!   workers.
 //! - `successor`: a process with the same settings adopts the packed connections. `back`: they
 //!   return to this process.
-//! - `answer 1 yes`, `answer 2 no`, `answer 3 127.0.0.1`: the control thread answers a question,
-//!   numbered in order. `moved name 127.0.0.1`: the name does not lead there any more.
+//! - `answer 1 yes`, `answer 1 yes for 5s` (a token that lasts so long), `answer 2 no`, `answer 3
+//!   127.0.0.1`: the control thread answers a question, numbered in order. `moved name 127.0.0.1`: the name does not lead there any more.
 //!
 //! Servers, and the carriers of cancels, are `s1`, `s2`, ... in the order of their connects.
 //! Sockets close at once.
@@ -48,7 +48,7 @@ use howdah_pooler::auth::Secret;
 use howdah_pooler::broker::Broker;
 use howdah_pooler::config::{Config, User};
 use howdah_pooler::event::{
-    Address, Answer, Ends, Event, LooseSocket, Order, Out, Peer, Time, UnixPeer, WorkerId,
+    Address, Answer, Ends, Event, LooseSocket, Order, Out, Peer, Time, UnixPeer, Verified, WorkerId,
 };
 use howdah_pooler::login::LoginKey;
 use howdah_pooler::mail::{Mail, ToBroker};
@@ -110,6 +110,16 @@ const TENANTS: &str = "range bigint 0-99=prod_0 100-199=prod_1";
 const REHEARSAL: &str = "hash bigint slots=64 0-63=prod_0";
 const TABLES: &str =
     "[tables:prod]\npublic.countries = replicated(prod_0)\npublic.* = tenant(account_id)\n";
+
+/// A time such as `5s`, in nanoseconds.
+fn nanos(time: &str) -> u64 {
+    let units = [("ms", 1_000_000), ("us", 1_000), ("s", 1_000_000_000)];
+    let found = units
+        .iter()
+        .find_map(|(name, unit)| Some((time.strip_suffix(name)?, unit)));
+    let (number, unit) = found.unwrap();
+    number.parse::<u64>().unwrap() * unit
+}
 
 #[derive(Default)]
 struct World {
@@ -345,8 +355,14 @@ impl World {
                 if password.upgrade().is_none() {
                     writeln!(self.log, "nobody waits for that").unwrap();
                 }
-                let verdict = (verdict == "yes").then(Default::default).ok_or("no".into());
-                Answer::PasswordChecked(*ticket, verdict)
+                let lasts = verdict.strip_prefix("yes for ").map(nanos);
+                let verdict = Verified {
+                    names: vec!["u".into()],
+                    lasts,
+                    ..Verified::default()
+                };
+                let is_right = answer.starts_with("yes");
+                Answer::PasswordChecked(*ticket, is_right.then_some(verdict).ok_or("no".into()))
             }
             (Asked::Reload(ticket), _) => Answer::Reloaded(*ticket, Ok(())),
             (Asked::Name(ticket), ip) => Answer::Resolved(*ticket, Ok(vec![ip.parse().unwrap()])),
@@ -366,12 +382,7 @@ impl World {
 
     /// Lets time pass, from deadline to deadline.
     fn wait(&mut self, how_long: &str) {
-        let units = [("ms", 1_000_000), ("us", 1_000), ("s", 1_000_000_000)];
-        let (number, unit) = units
-            .iter()
-            .find_map(|(name, unit)| Some((how_long.strip_suffix(name)?, unit)))
-            .unwrap();
-        let until = self.now + number.parse::<u64>().unwrap() * unit;
+        let until = self.now + nanos(how_long);
         loop {
             let deadlines = self.poolers.iter().filter_map(Pooler::next_deadline);
             let next = deadlines.min().map_or(u64::MAX, |at| at.0);
