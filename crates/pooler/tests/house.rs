@@ -61,7 +61,7 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
             "pooler/src/broker.rs",
             "pooler/src/broker",
         ],
-        2211,
+        2216,
     ),
     (
         "cancel and peers",
@@ -71,12 +71,12 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
             "pooler/src/peering.rs",
             "pooler/src/signal.rs",
         ],
-        1201,
+        1203,
     ),
     (
         "sharded databases",
         &["pooler/src/shard", "pooler/src/link/gated.rs"],
-        3428,
+        3437,
     ),
     (
         "tokens and secrets",
