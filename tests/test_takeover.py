@@ -492,8 +492,8 @@ def test_other_versions_are_refused(make_howdah, system_programs):
     howdah = make_howdah()
     with howdah.connect() as client:
         for command, said in [
-            ("TAKEOVER 99", "takeover version 99 is not known, this process has 14"),
-            ("TAKEOVER", "takeover version (none) is not known, this process has 14"),
+            ("TAKEOVER 99", "takeover version 99 is not known, this process has 15"),
+            ("TAKEOVER", "takeover version (none) is not known, this process has 15"),
         ]:
             child = machine.spawn(
                 [system_programs.path("psql"), "-h", howdah.folder, "-p", str(howdah.port),
