@@ -18,6 +18,7 @@ impl Pooler {
         if lifetime == 0 || !may_be_ended(client) {
             if let Some(ends) = client.ends_if_any() {
                 ends.lifetime = None;
+                client.end_has_gone(self.now);
             }
             return;
         }
@@ -30,6 +31,7 @@ impl Pooler {
             self.now.0 + fifth
         });
         client.ends_mut().lifetime = Some(at);
+        client.end_has_gone(self.now);
     }
 
     /// A client has come from elsewhere. It keeps the end that it had there, unless that was the end of

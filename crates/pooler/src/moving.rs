@@ -304,6 +304,7 @@ fn may_leave(client: &Client) -> bool {
         && client.login.is_some()
         && client.inbox.at_boundary()
         && !client.is_replicating()
+        && !client.is_signalling()
         && client.status_ahead() == Status::Idle
         && !(client.is_leaving() || client.end.is_stalled() || client.parked)
         && !(client.valve.is_paused() || client.valve.is_congested())

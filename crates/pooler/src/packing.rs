@@ -128,8 +128,8 @@ impl Pooler {
             _ if client.valve.is_congested() => None,
             // Only this process hears the client's channels.
             _ if hears(client) => None,
-            // A signal that it sends is under way, and must not be sent twice.
-            ClientState::Idle if client.end.is_stalled() => None,
+            // A signal that it sends must not be sent twice.
+            _ if client.is_signalling() => None,
             // No server knows the client's transaction yet.
             _ if client.status_ahead() != Status::Idle => None,
             ClientState::Startup | ClientState::Moving(_) => Some(Standing::Startup),

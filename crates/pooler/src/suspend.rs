@@ -46,6 +46,9 @@ impl Pooler {
         for id in self.servers.keys() {
             self.unpause_server(id, out);
         }
+        for lore in self.shard_lore.values_mut() {
+            lore.waits_anew(self.now);
+        }
         self.accept(true, out);
         self.hold_pools(out);
     }

@@ -61,7 +61,7 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
             "pooler/src/broker.rs",
             "pooler/src/broker",
         ],
-        2216,
+        2217,
     ),
     (
         "cancel and peers",
@@ -76,7 +76,7 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
     (
         "sharded databases",
         &["pooler/src/shard", "pooler/src/link/gated.rs"],
-        3437,
+        3443,
     ),
     (
         "tokens and secrets",

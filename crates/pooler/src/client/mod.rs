@@ -49,7 +49,7 @@ use crate::roster::view::Instance;
 use crate::session::settings::Maybe;
 use crate::shard::Sharded;
 use crate::signal::{SignalSent, SignalStatement, SignalText};
-use crate::statement::{ClientStatements, Named};
+use crate::statement::{ClientStatements, Named, Statement};
 use crate::timers::Timers;
 use crate::tls::TlsFacts;
 use crate::valve::Valve;
@@ -178,17 +178,27 @@ impl Client {
         self.signal.is_some()
     }
 
+    /// True if a signal of the client is under way, or has been sent and its statement has not run.
+    pub(crate) fn is_signalling(&self) -> bool {
+        let signal = self.signal.as_ref();
+        signal.is_some_and(|signal| signal.sent != SignalSent::No)
+    }
+
     pub(crate) fn keeps_signal(&mut self, signal: SignalStatement) {
         self.signal = Some(Box::new(signal));
     }
 
-    /// One of the statements of a client that comes from elsewhere may send a signal.
-    pub(crate) fn finds_signal(&mut self) {
-        let text = |(name, named): (&[u8], &Named)| {
-            let text = SignalText::read(named.statement.text())?;
+    /// One of the client's statements, but the one with this name, may send a signal.
+    pub(crate) fn finds_signal(&mut self, except: Option<&[u8]>) {
+        let text = |(name, statement): (&[u8], &Statement)| {
+            let text = SignalText::read(statement.text())?;
             Some((Box::from(name), text))
         };
-        let found = self.statements.iter().find_map(text);
+        let unnamed = self.statements.unnamed().map(|of| (&b""[..], &**of));
+        let named = self.statements.iter();
+        let named = named.map(|(name, of): (&[u8], &Named)| (name, &*of.statement));
+        let all = unnamed.into_iter().chain(named);
+        let found = all.filter(|(name, _)| Some(*name) != except).find_map(text);
         if let Some((name, text)) = found {
             let (name, sent) = (Some(name), SignalSent::No);
             self.keeps_signal(SignalStatement { name, text, sent });
@@ -197,7 +207,11 @@ impl Client {
 
     /// The statement with this name sends no signal any more; `None` is that of a Query.
     pub(crate) fn forgets_signal(&mut self, name: Option<&[u8]>) {
-        self.signal.take_if(|signal| signal.name.as_deref() == name);
+        let taken = self.signal.take_if(|signal| signal.name.as_deref() == name);
+        if taken.is_some() {
+            // A Query drops the unnamed statement.
+            self.finds_signal(name.or(Some(b"")));
+        }
     }
 
     /// True if the client used the server with this console number last.
@@ -549,6 +563,14 @@ impl Client {
             return None;
         }
         self.ends_at.as_ref()?.due(now)
+    }
+
+    /// An end of the client has gone: if no other end is due, it goes on behind its transaction.
+    pub(crate) fn end_has_gone(&mut self, now: Time) {
+        let due = self.ends_at.as_ref().and_then(|ends| ends.due(now));
+        if let (None, Some(session)) = (due, self.session.as_deref_mut()) {
+            session.is_over = false;
+        }
     }
 
     /// When the client must be looked at because it must end. If it already ends with its transaction, it may

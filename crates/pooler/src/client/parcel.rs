@@ -150,6 +150,6 @@ impl Client {
             (name, named)
         });
         self.statements.restore(from.names_given, unnamed, names);
-        self.finds_signal();
+        self.finds_signal(None);
     }
 }

@@ -58,6 +58,7 @@ impl Pooler {
             return;
         };
         client.read_fails();
+        let left_by_sharded = client.sharded.is_some();
         let relaying = client.inbox.relaying();
         let replication = client.is_replicating();
         let group_failed = client.end.skips();
@@ -66,6 +67,7 @@ impl Pooler {
         self.break_off_query(client_id, id, "its client left", out);
         self.unlink(client_id, id, out);
         let server = self.servers.at_mut(id);
+        server.loses_client(left_by_sharded);
         // Several requests all run, as in PostgreSQL. A cancel request could hit a BEGIN, and
         // PostgreSQL would then commit the following INSERT on its own.
         let single = server.link.has_one_request();

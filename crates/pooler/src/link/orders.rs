@@ -90,10 +90,7 @@ impl Pooler {
                 self.close_server(id, why, Close::Await, out);
             }
             _ => {
-                match (server.ending(), ending) {
-                    (Some(Ending::Ordered(_)), Ending::UserEnds) => server.close_at_release(ending),
-                    _ => server.ensure_close_at_release(ending),
-                }
+                server.ensure_close_at_release(ending);
                 self.settle(id, out);
             }
         }

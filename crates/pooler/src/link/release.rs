@@ -85,6 +85,7 @@ impl Pooler {
         }
         let terms = &self.logins.at(server.login).terms;
         let (mut ending, watched) = (server.ending(), terms.watched);
+        let user_has_ended = server.user_has_ended;
         let session = terms.mode == PoolMode::Session || client.is_replicating();
         let mut has_session = client.session.is_some();
         // Session mode needs this, too: the client may have listened before a reload changed the
@@ -95,8 +96,8 @@ impl Pooler {
             }
             ending = self.servers.at(id).ending();
         }
-        if session && let Some(ending) = ending {
-            if ending == Ending::UserEnds {
+        if session && ending.is_some() {
+            if user_has_ended {
                 self.clients.at_mut(client_id).ends_with_user(now);
                 has_session = true;
             } else if self.config.globals.server_fast_close {

@@ -110,6 +110,10 @@ pub struct Server {
     reserved: Option<Box<Reservation>>,
     /// The server's user, if that vanishes.
     vanishing: Option<Box<VanishingUser>>,
+    /// The server's user has vanished, or is about to: a client that keeps the server ends, too.
+    pub(crate) user_has_ended: bool,
+    /// A client of a sharded database has left the server in the middle of its work.
+    left_by_sharded: bool,
     /// When things last happened.
     pub(crate) times: ServerTimes,
     /// When the server's timer entry is due; 0 for none.
@@ -180,6 +184,8 @@ impl Server {
             standby: None,
             instance: None,
             vanishing: None,
+            user_has_ended: false,
+            left_by_sharded: false,
             valve: Valve::default(),
             permitted: false,
             makes_room_for: None,
@@ -518,6 +524,8 @@ impl Server {
 
     /// Howdah must close the server, for this reason unless there is one already.
     pub(crate) fn ensure_close_at_release(&mut self, why: Ending) {
+        // Another reason hides no user's end.
+        self.user_has_ended |= why == Ending::UserEnds;
         self.ending.get_or_insert(why);
     }
 
@@ -555,10 +563,15 @@ impl Server {
         }
     }
 
-    /// True if the server's client has left, and a statement of the client may still run.
+    /// The server's client leaves in the middle of its work.
+    pub(crate) fn loses_client(&mut self, is_sharded: bool) {
+        self.left_by_sharded = is_sharded;
+    }
+
+    /// True if a client of a sharded database has left, and a statement of the client may still run.
     pub(crate) fn runs_for_nobody(&self) -> bool {
         use ServerState::{BeingCancelled, Closing, Draining};
-        matches!(self.state, Draining | BeingCancelled | Closing)
+        self.left_by_sharded && matches!(self.state, Draining | BeingCancelled | Closing)
     }
 
     /// True unless the last ReadyForQuery reported a failed transaction.

@@ -69,7 +69,7 @@ impl Pooler {
             let due = now.0.saturating_sub(session.asked.0) >= ASK_EVERY_NS;
             if !due || !session.pinned.only(STICKS).is_empty() {
                 server.session.keep_numbers();
-                if server.ending() == Some(Ending::UserEnds) {
+                if server.user_has_ended {
                     client.ends_with_user(now);
                     self.next.note(Next::Over(client_id));
                 }

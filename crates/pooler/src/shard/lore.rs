@@ -229,6 +229,14 @@ impl ShardLore {
         silent.map(|(_, shard)| Shard(shard)).collect()
     }
 
+    /// SUSPEND is over: until now no shard could answer.
+    pub fn waits_anew(&mut self, now: Time) {
+        for sight in &mut self.shards {
+            sight.asked = sight.asked.map(|_| now);
+            sight.holds_since = sight.holds_since.map(|_| now);
+        }
+    }
+
     /// Gives up shards that do not answer. True if there are any.
     pub fn gives_up(&mut self, now: Time) -> bool {
         let is_late = |since: Option<Time>| since.is_some_and(|at| now.0 >= at.0 + PATIENCE_NS);
