@@ -196,7 +196,7 @@ impl Pooler {
         &mut self,
         id: ClientId,
         chunk: &mut Chunk<'_>,
-        (read, placed): (&mut QueryRead, Option<HandedOn<'_>>),
+        (read, placed): (&mut QueryRead, Option<Box<HandedOn<'_>>>),
         out: &mut Out,
     ) -> Flow {
         let now = self.now;

@@ -124,7 +124,7 @@ pub struct Upstream<'a> {
     /// What plans need, if the client's database is sharded.
     pub planning: Option<Box<Planning<'a>>>,
     /// Where a message of the chunk belongs, as was found before the client had the server.
-    pub(crate) placed: Option<HandedOn<'a>>,
+    pub(crate) placed: Option<Box<HandedOn<'a>>>,
     /// The list of actions.
     pub out: &'a mut Out,
     /// The counters.

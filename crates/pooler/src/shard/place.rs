@@ -29,14 +29,14 @@ use crate::statement::Named;
 #[derive(Debug)]
 pub(crate) enum Placing<'a> {
     /// The client is in the login of the message's shard, and needs a server.
-    Goes(Option<HandedOn<'a>>),
+    Goes(Option<Box<HandedOn<'a>>>),
     /// Howdah has answered.
     Done,
 }
 
 impl<'a> Placing<'a> {
     /// A message that goes takes its decision along.
-    fn with(self, placed: Option<HandedOn<'a>>) -> Placing<'a> {
+    fn with(self, placed: Option<Box<HandedOn<'a>>>) -> Placing<'a> {
         match self {
             Placing::Goes(_) => Placing::Goes(placed),
             Placing::Done => Placing::Done,

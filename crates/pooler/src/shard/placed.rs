@@ -86,23 +86,24 @@ impl Definition<'_, Arc<Statement>> {
 }
 
 impl<'a> HandedOn<'a> {
-    /// A decision to hand on; `None` if it goes by what has no number, or is about a refusal.
+    /// A decision to hand on; `None` if it goes by what has no number, or is about a refusal. In a box: it is
+    /// long, and clients of other databases never have one.
     pub fn new(
         message: PlacedMessage<'a>,
         decision: &Decision,
         basis: Option<Basis>,
-    ) -> Option<HandedOn<'a>> {
+    ) -> Option<Box<HandedOn<'a>>> {
         let goes = !matches!(
             decision,
             Decision::Refused(_) | Decision::NeedsCatalogue { .. }
         );
         let basis = basis.filter(|_| goes)?;
         let decision = decision.clone();
-        Some(HandedOn {
+        Some(Box::new(HandedOn {
             message,
             decision,
             basis,
-        })
+        }))
     }
 
     /// True for the message that begins here: a Query, or a Bind of this statement.
