@@ -132,6 +132,8 @@ impl Log {
                 .create(true)
                 // Lines have names of users and databases, texts of queries and addresses.
                 .mode(0o640)
+                // A FIFO without a reader is an error, and one that is full loses lines: nobody waits.
+                .custom_flags(nix::libc::O_NONBLOCK)
                 .open(Path::new(path));
             Some(file.map_err(|why| format!("Cannot open logfile: '{path}': {}", text(&why)))?)
         };
