@@ -838,26 +838,53 @@ def test_a_stop_in_the_middle_of_a_takeover(make_howdah, drain):
     assert howdah.wait() == 0
 
 
+def waiting(howdah):
+    """Starts a successor that has read its settings, and waits for a password before it takes over.
+    Gives the process, and the file that ends the wait."""
+    program, end = (os.path.join(howdah.folder, name) for name in ("token", "end"))
+    howdah._write_file(program, f"#!/bin/sh\nuntil [ -e {end} ]; do sleep 0.05; done; echo word\n")
+    os.chmod(program, 0o755)
+    config = os.path.join(howdah.folder, "other.ini")
+    slow = f"[databases]\nslow = host=127.0.0.1 password_command={program}\n"
+    text = open(howdah.ini_path).read().replace("[databases]\n", slow, 1)
+    howdah._write_file(config, text)
+    mark = howdah.log_mark()
+    child = howdah.spawn("-R", "--quiet", config, stdin=subprocess.DEVNULL)
+    howdah.wait_for_log("workers? on .* cores?", since=mark)
+    return child, end
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
 def test_a_waiting_successor_is_stopped(make_howdah, number):
     """The signal ends the process that got it, and the old one goes on."""
-    howdah = make_howdah(workers=2, suspend_timeout=60)
-    held = os.path.join(howdah.folder, "held")
-    os.mkfifo(held)
-    os.chmod(held, 0o666)
+    howdah = make_howdah(workers=2)
     with howdah.connect() as client:
         assert client.value("select 1") == "1"
         mark = howdah.log_mark()
-        # The source of this password does not answer, so the successor waits before it takes over.
-        old = begin_takeover(howdah, databases={"other": f"host=127.0.0.1 password_file={held}"})
-        try:
-            howdah.wait_for_log("workers? on .* cores?", since=mark)
-            howdah.child.send_signal(number)
-            assert howdah.child.wait(30) != 0
-            assert "process up" not in howdah.log()[mark:]
-            assert client.value("select 2") == "2"
-        finally:
-            howdah.child = old
+        child, _ = waiting(howdah)
+        child.send_signal(number)
+        assert child.wait(30) != 0
+        assert "process up" not in howdah.log()[mark:]
+        assert client.value("select 2") == "2"
+
+
+def test_users_half_written_while_a_successor_waits(make_howdah):
+    """The successor keeps the users that it has read before, as a reload would."""
+    howdah = make_howdah(workers=2, secrets={"ann": "secret"})
+    with howdah.connect() as client:
+        old = howdah.child
+        howdah.child, end = waiting(howdah)
+        text = open(howdah.users_path).read()
+        howdah._write_file(howdah.users_path, text[:text.index('"ann"') + 7])
+        mark = howdah.log_mark()
+        howdah._write_file(end, "")
+        assert old.wait(30) == 0, howdah.said()
+        howdah.wait_for_log("what was read before holds", since=mark)
+        with pytest.raises(wire.Refused) as refused:
+            howdah.connect(user="ann", password="wrong")
+        assert refused.value.code == "28P01"
+        assert client.value("select 1") == "1"
+        assert "no such user: ann" not in howdah.log()[mark:]
 
 
 def test_a_successor_that_gets_no_threads_or_descriptors(make_howdah):

@@ -252,7 +252,8 @@ pub fn load_again(
             for mistake in mistakes {
                 log.say(Level::Error, mistake);
             }
-            let text = "the configuration has changed and can't be used: what was read before holds";
+            let text =
+                "the configuration has changed and can't be used: what was read before holds";
             log.say(Level::Warning, text);
             return (config, contexts);
         }
@@ -394,7 +395,10 @@ pub fn reach(address: &SocketAddr) -> Result<Option<UnixStream>, String> {
         Ok(()) => {}
         Err(Errno::CONNREFUSED | Errno::NOENT) => return Ok(None),
         Err(Errno::AGAIN) => {
-            return Err(format!("{}: it is in use, and its process takes no connections", shown()));
+            return Err(format!(
+                "{}: it is in use, and its process takes no connections",
+                shown()
+            ));
         }
         Err(why) => return Err(failed(why.into())),
     }
@@ -637,6 +641,29 @@ mod tests {
     use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 
     use super::*;
+
+    #[test]
+    fn only_a_socket_that_nobody_listens_on_is_free() {
+        let path = std::env::temp_dir().join(format!("howdah-reach-{}", std::process::id()));
+        let address = SocketAddr::from_pathname(&path).unwrap();
+        assert!(reach(&address).unwrap().is_none(), "no file");
+        let flags = SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        rustix::net::bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        assert!(reach(&address).unwrap().is_none(), "nobody listens");
+        rustix::net::listen(&socket, 0).unwrap();
+        let first = reach(&address).unwrap();
+        assert!(first.is_some());
+        let full = reach(&address).unwrap_err();
+        assert!(full.contains("it is in use"), "{full}");
+        drop(socket);
+        assert!(reach(&address).unwrap().is_none(), "its process is dead");
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        let inside = SocketAddr::from_pathname(path.join("not/there")).unwrap();
+        assert!(reach(&inside).unwrap().is_none());
+        std::fs::remove_dir(&path).unwrap();
+    }
 
     #[test]
     fn a_file_cannot_make_its_owner_trusted() {

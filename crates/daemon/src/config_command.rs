@@ -146,4 +146,3 @@ fn show(arguments: &Arguments, database: Option<&str>, user: Option<&str>) -> Re
     print(&out);
     Ok(true)
 }
-

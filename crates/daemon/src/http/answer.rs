@@ -207,7 +207,31 @@ fn with(mut answer: Answer, name: HeaderName, value: &str) -> Answer {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use howdah_pooler::config::Globals;
+
+    use super::super::STALE;
     use super::*;
+
+    #[test]
+    fn a_worker_that_hangs_fails_both_probes() {
+        let at = |age| Latest {
+            terms: Terms::of(&Globals::default()),
+            sight: Some(Arc::default()),
+            at: Instant::now().checked_sub(age).unwrap(),
+            made: Default::default(),
+        };
+        for (age, status) in [
+            (Duration::ZERO, StatusCode::OK),
+            (STALE, StatusCode::SERVICE_UNAVAILABLE),
+        ] {
+            let latest = at(age);
+            assert_eq!(live(&latest).status(), status, "{age:?}");
+            assert_eq!(ready(&latest).status(), status, "{age:?}");
+        }
+    }
 
     #[test]
     fn only_names_of_this_machine_pass_without_a_token() {

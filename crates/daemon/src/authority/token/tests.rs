@@ -382,12 +382,7 @@ fn what_no_set_of_keys_is() {
     let small = Rsa::generate(1024).unwrap();
     let small = BASE64.encode(small.n().to_vec());
     let weak = format!(r#"{{"keys": [{{"kty": "RSA", "n": "{small}", "e": "AQAB"}}]}}"#);
-    for text in [
-        "",
-        "[]",
-        "{}",
-        r#"{"keys": {}}"#,
-    ] {
+    for text in ["", "[]", "{}", r#"{"keys": {}}"#] {
         assert!(KeySet::read(text.as_bytes()).is_err(), "{text}");
     }
     for text in [
