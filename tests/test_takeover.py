@@ -870,7 +870,7 @@ def test_a_waiting_successor_is_stopped(make_howdah, number):
 
 def test_users_half_written_while_a_successor_waits(make_howdah):
     """The successor keeps the users that it has read before, as a reload would."""
-    howdah = make_howdah(workers=2, secrets={"ann": "secret"})
+    howdah = make_howdah(workers=2, auth_type="md5", secrets={"ann": "secret"})
     with howdah.connect() as client:
         old = howdah.child
         howdah.child, end = waiting(howdah)

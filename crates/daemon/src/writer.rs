@@ -1,8 +1,5 @@
-//! Writes log lines to standard error and the file, on a thread of its own. So a pipe without a reader, or a
-//! slow disk, delays no other thread.
-//!
-//! With a file, standard error gets only what its reader takes within a moment, so that a reader that has
-//! stopped does not stop the file. What is left out is counted.
+//! Writes log lines to standard error or to the file, on a thread of its own. So a pipe without a reader, or a
+//! slow disk, delays no other thread, nor the other of the two.
 //!
 //! Lines wait in a queue. If the queue is full, lines are dropped and counted; the count is reported before
 //! the next line that fits. Until the thread starts, lines are written at once.
@@ -14,8 +11,6 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
 use crate::log::text;
 
 /// The most lines that may wait for the thread; and the most bytes of such lines.
@@ -24,16 +19,6 @@ const QUEUE: usize = 8192;
 const QUEUE_BYTES: usize = 4 << 20;
 /// How long the end of the process may wait for the last lines.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// How long a line waits for the reader of standard error, if there is a file, too. Once a line has waited in
-/// vain, no further line waits until the reader goes on.
-const READER_PATIENCE: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 100_000_000,
-};
-/// A pipe that takes anything takes as many bytes at once without waiting.
-const PIECE: usize = 4096;
-/// The reason why standard error lacks lines that the file has.
-const UNREAD: &str = "nobody read standard error";
 /// The reason why lines are dropped.
 const SLOW: &str = "standard error or the log file is too slow";
 
@@ -41,6 +26,7 @@ const SLOW: &str = "standard error or the log file is too slow";
 pub type Tell = fn(time: &str, json: bool, text: String) -> String;
 
 /// A line of the log.
+#[derive(Clone)]
 pub struct LogLine {
     /// The complete text, with the line's end.
     pub text: String,
@@ -50,7 +36,7 @@ pub struct LogLine {
     pub json: bool,
 }
 
-/// The sender to standard error and the log file; usable from any thread.
+/// The sender to standard error or the log file; usable from any thread.
 pub struct Writer {
     shared: Arc<Shared>,
 }
@@ -99,7 +85,7 @@ struct Sink {
     stderr: bool,
     /// A descriptor of its own for standard error, once the process is where it stays: PostgreSQL's
     /// grammar turns the usual one elsewhere while it reads a statement.
-    own: Option<LogFile>,
+    own: Option<File>,
     file: LogFile,
 }
 
@@ -203,10 +189,7 @@ impl Shared {
         let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
         if sink.stderr {
             let own = io::stderr().as_fd().try_clone_to_owned();
-            sink.own = own.ok().map(|own| LogFile {
-                file: Some(File::from(own)),
-                ..LogFile::default()
-            });
+            sink.own = own.ok().map(File::from);
         }
     }
 
@@ -244,29 +227,17 @@ impl Sink {
         match job {
             Job::Open(file) => self.file.open(file),
             Job::Line(line) => {
+                // An error of standard error can't be reported anywhere.
+                let _ = match &mut self.own {
+                    Some(own) => own.write_all(line.text.as_bytes()),
+                    None if self.stderr => io::stderr().write_all(line.text.as_bytes()),
+                    None => Ok(()),
+                };
                 let tell = |text| tell(&line.time, line.json, text);
                 self.file.write(&line.text, tell);
-                match &mut self.own {
-                    Some(own) => {
-                        own.hurries = self.file.file.is_some();
-                        own.write(&line.text, tell);
-                    }
-                    None if self.stderr => {
-                        // An error of standard error can't be reported anywhere.
-                        let _ = io::stderr().write_all(line.text.as_bytes());
-                    }
-                    None => {}
-                }
             }
         }
     }
-}
-
-/// True if a file takes bytes without waiting, now or within some time.
-fn takes(file: &File, limit: &Timespec) -> bool {
-    let mut polled = [PollFd::new(file, PollFlags::OUT)];
-    // If nobody can tell, writing finds out.
-    poll(&mut polled, Some(limit)).map_or(true, |ready| ready > 0)
 }
 
 fn lost_lines(count: u64, why: &str) -> String {
@@ -283,8 +254,6 @@ struct LogFile {
     why: String,
     /// A line was written in part.
     torn: bool,
-    /// Waits only a moment for a reader.
-    hurries: bool,
 }
 
 impl LogFile {
@@ -309,16 +278,7 @@ impl LogFile {
         };
         let mut left = whole.as_bytes();
         while !left.is_empty() {
-            let limit = match self.lost {
-                0 => READER_PATIENCE,
-                _ => Timespec::default(),
-            };
-            let written = match self.hurries {
-                true if !takes(file, &limit) => Err(io::Error::other(UNREAD)),
-                true => file.write(&left[..left.len().min(PIECE)]),
-                false => file.write(left),
-            };
-            match written {
+            match file.write(left) {
                 Ok(count) if count > 0 => left = &left[count..],
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
                 failed => {
@@ -386,40 +346,6 @@ mod tests {
         let (read, lost) = reads.join().unwrap();
         assert!(lost > 0);
         assert_eq!(read + lost, count);
-    }
-
-    #[test]
-    fn a_reader_of_standard_error_that_stops_does_not_stop_the_file() {
-        let path = std::env::temp_dir().join(format!("howdah-stopped-{}", std::process::id()));
-        let (reader, pipe) = io::pipe().unwrap();
-        let of = |file| LogFile {
-            file: Some(file),
-            ..LogFile::default()
-        };
-        let mut sink = Sink {
-            stderr: true,
-            own: Some(of(File::from(std::os::fd::OwnedFd::from(pipe)))),
-            file: of(File::create(&path).unwrap()),
-        };
-        // More than a pipe holds.
-        let count = 40_000;
-        (0..count).for_each(|number| sink.does(Job::Line(line(number)), told));
-        let file = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(file.lines().count(), count);
-        let lost = sink.own.as_ref().unwrap().lost;
-        assert!(lost > 0);
-        let mut lines = BufReader::new(reader).lines().map(Result::unwrap);
-        let read = lines.by_ref().take(count - lost as usize).count();
-        sink.does(Job::Line(line(count)), told);
-        drop(sink);
-        let rest: Vec<String> = lines.collect();
-        assert_eq!(rest.last(), Some(&count.to_string()));
-        let told = format!("{lost} lines of the log could not be written");
-        assert!(
-            rest.iter().any(|line| line.contains(&told)),
-            "{read} {rest:?}"
-        );
-        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]
