@@ -782,18 +782,28 @@ def test_two_successors_at_once(make_howdah):
 
 # A successor that has received everything, and confirms only when it is told to.
 SLOW_SUCCESSOR = r"""
-import socket, struct, sys
+import re, socket, struct, sys
 
 s = socket.socket(socket.AF_UNIX)
 s.settimeout(60)
 s.connect(sys.argv[1])
 body = struct.pack("!I", 196608) + b"user\0pgbouncer\0database\0pgbouncer\0\0"
 s.sendall(struct.pack("!I", len(body) + 4) + body)
-heard = b""
-while not heard.endswith(b"Z\0\0\0\5I"):
-    heard += s.recv(4096)
-command = ('TAKEOVER "%s "' % sys.argv[2]).encode() + b"\0"
-s.sendall(b"Q" + struct.pack("!I", len(command) + 4) + command)
+
+def say(command):
+    body = command.encode() + b"\0"
+    s.sendall(b"Q" + struct.pack("!I", len(body) + 4) + body)
+
+def until_ready():
+    heard = b""
+    while not heard.endswith(b"Z\0\0\0\5I"):
+        heard += s.recv(4096)
+    return heard
+
+until_ready()
+say("TAKEOVER")
+# The refusal names the version.
+say('TAKEOVER "%d "' % int(re.search(rb"this process has (\d+)", until_ready())[1]))
 
 def exactly(count):
     got = b""
@@ -823,10 +833,9 @@ def test_a_stop_in_the_middle_of_a_takeover(make_howdah, drain):
     """The old process keeps everything and ends as it was told, for its listening sockets are shut
     down: the new process would have dead ones."""
     howdah = make_howdah(workers=2, **{"drain_delay": 2} if drain else {})
-    version = "14"
     with howdah.connect() as client:
         client.rows("set application_name to 'kept'")
-        child = machine.spawn(["/usr/bin/python3", "-c", SLOW_SUCCESSOR, howdah.socket_path, version],
+        child = machine.spawn(["/usr/bin/python3", "-c", SLOW_SUCCESSOR, howdah.socket_path],
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert child.stdout.readline() == "received\n"
         howdah.child.send_signal(signal.SIGINT if drain else signal.SIGTERM)
@@ -871,7 +880,7 @@ def test_a_waiting_successor_is_stopped(make_howdah, number):
 def test_users_half_written_while_a_successor_waits(make_howdah):
     """The successor keeps the users that it has read before, as a reload would."""
     howdah = make_howdah(workers=2, auth_type="md5", secrets={"ann": "secret"})
-    with howdah.connect() as client:
+    with howdah.connect(password=howdah.secrets["postgres"]) as client:
         old = howdah.child
         howdah.child, end = waiting(howdah)
         text = open(howdah.users_path).read()

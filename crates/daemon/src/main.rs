@@ -178,6 +178,9 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     );
 
     let mut desk = Desk::open(cores)?;
+    if predecessor.is_none() {
+        desk.end_in_order()?;
+    }
     let crew = workers::hire(count, driver)?;
     let seed = workers::entropy()?;
     let mut config = config;
@@ -189,9 +192,6 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         sources.fill(&mut config);
     }
     let globals = &config.globals;
-    if predecessor.is_none() {
-        desk.end_in_order()?;
-    }
     let (listeners, mut freight) = match predecessor {
         None if given.is_empty() => (listen::open(globals, Vec::new(), log)?, None),
         None => {

@@ -124,6 +124,7 @@ pub fn hire(count: u16, driver: Choice) -> Result<Crew, Fatal> {
             .spawn(move || hired.wait(driver))
             .map_err(|why| fail(number, "its thread", why))?;
     }
+    drop(ready);
     for _ in 0..count {
         let answer = answers.recv();
         let answer = answer.map_err(|_| Fatal("a worker ended before it began".into()))?;
