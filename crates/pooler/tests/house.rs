@@ -93,7 +93,7 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
         ],
         2950,
     ),
-    ("configuration", &["config/src"], 9501),
+    ("configuration", &["config/src"], 9505),
     (
         "hosts and roles",
         &[
