@@ -3,6 +3,7 @@
 import os
 import re
 import socket
+import subprocess
 
 import pytest
 
@@ -396,3 +397,15 @@ def test_pid_file_of_a_living_one(make_howdah):
     assert code == 1
     assert "another instance running" in said + second.log()
     assert howdah.running()
+
+
+def test_who_reads_a_page_may_stop(make_howdah):
+    """`howdah --settings | head` is no error."""
+    howdah = make_howdah(start=False)
+    for option in ("--settings", "--metrics", "--help"):
+        reader, pipe = os.pipe()
+        os.close(reader)
+        child = howdah.spawn(option, stdout=pipe, stderr=subprocess.PIPE, text=True)
+        os.close(pipe)
+        _, said = child.communicate(timeout=30)
+        assert (child.returncode, said) == (0, ""), option

@@ -286,7 +286,7 @@ def test_strangers_fill_no_log(make_howdah):
 
 
 def test_standard_error_that_nobody_reads(make_howdah):
-    """Who reads the log slowly holds up nobody, and gets every line in the end, in order."""
+    """Who reads the log slowly holds up nobody, nor the file, and gets every line in the end, in order."""
     howdah = make_howdah(start=False, workers=2)
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
@@ -302,6 +302,7 @@ def test_standard_error_that_nobody_reads(make_howdah):
                 except ConnectionRefusedError:
                     return False
             machine.wait_until(served, "a connection")
+        machine.wait_until(lambda: howdah.log().count("login attempt") == 100, "the file to have all")
         attempts = (line for line in lines if "login attempt" in line)
         logged = [next(attempts) for _ in range(100)]
     howdah.stop()

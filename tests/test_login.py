@@ -142,10 +142,11 @@ def test_any(make_howdah, strict):
     howdah.wait_for_log("auth_type=any requires forced user")
 
 
-def test_unknown_user_takes_the_same_way(shared_howdah, strict):
+@pytest.mark.parametrize("auth_type", ["scram-sha-256", "md5"])
+def test_unknown_user_takes_the_same_way(shared_howdah, strict, auth_type):
     """An unknown user is asked for the same things in the same way as a known one, and always
     with the same salt: nobody learns who exists."""
-    howdah = shared_howdah(postgres=strict, auth_type="scram-sha-256",
+    howdah = shared_howdah(postgres=strict, auth_type=auth_type,
                            secrets={"ann": SECRETS["scram"]})
 
     def challenge(user):

@@ -121,6 +121,41 @@ def test_a_command_is_run_again_when_its_password_is_refused(make_howdah, cluste
     assert "second" not in log and "an arg" not in log
 
 
+def test_a_command_ends_with_howdah(make_howdah, cluster):
+    """A program that runs when the process ends does not live on."""
+    howdah = from_program(make_howdah, cluster, "echo $$ >pid; sleep 500 & wait\n")
+    path = os.path.join(howdah.folder, "pid")
+    machine.wait_until(lambda: os.path.exists(path) and open(path).read().endswith("\n"), "the program")
+    group = int(open(path).read())
+    os.killpg(group, 0)
+    howdah.stop()
+
+    def is_gone():
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        # Who was killed may wait for its new parent.
+        states = states_of(group)
+        return all(state == "Z" for state in states)
+
+    machine.wait_until(is_gone, "the program to end")
+
+
+def states_of(group):
+    """The states of the processes of a group."""
+    states = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat") as file:
+                fields = file.read().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[2]) == group:
+            states.append(fields[0])
+    return states
+
+
 def test_a_command_that_fails_is_said_once_and_its_end_too(make_howdah, cluster):
     """Clients get the source's error, without what the program printed."""
     howdah = from_program(make_howdah, cluster,

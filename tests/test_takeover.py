@@ -279,6 +279,9 @@ def test_takeover_with_open_transactions(make_howdah, pool_mode):
         try:
             howdah.wait_for_log("took over 1 clients", since=mark)
             assert other.value("select 'served'") == "served"
+            # The first signal that the old process gets; it is ending already.
+            old.send_signal(signal.SIGTERM)
+            howdah.wait_for_log("got SIGTERM, shutting down", since=mark)
             with howdah.connect() as newcomer:
                 assert newcomer.value("select 'in'") == "in"
             assert inside.value("select 'still'") == "still"
@@ -775,6 +778,136 @@ def test_two_successors_at_once(make_howdah):
             output, _ = child.communicate(timeout=60)
             assert child.returncode == 0, output
             assert client.value(f"select {turn}") == str(turn)
+
+
+# A successor that has received everything, and confirms only when it is told to.
+SLOW_SUCCESSOR = r"""
+import re, socket, struct, sys
+
+s = socket.socket(socket.AF_UNIX)
+s.settimeout(60)
+s.connect(sys.argv[1])
+body = struct.pack("!I", 196608) + b"user\0pgbouncer\0database\0pgbouncer\0\0"
+s.sendall(struct.pack("!I", len(body) + 4) + body)
+
+def say(command):
+    body = command.encode() + b"\0"
+    s.sendall(b"Q" + struct.pack("!I", len(body) + 4) + body)
+
+def until_ready():
+    heard = b""
+    while not heard.endswith(b"Z\0\0\0\5I"):
+        heard += s.recv(4096)
+    return heard
+
+until_ready()
+say("TAKEOVER")
+# The refusal names the version.
+say('TAKEOVER "%d "' % int(re.search(rb"this process has (\d+)", until_ready())[1]))
+
+def exactly(count):
+    got = b""
+    while len(got) < count:
+        more = s.recv(count - len(got))
+        assert more, got
+        got += more
+    return got
+
+while True:
+    tag, length = struct.unpack("!cI", exactly(5))
+    exactly(length - 4)
+    if tag == b"C":
+        break
+exactly(struct.unpack("!Q", exactly(8))[0])
+socket.recv_fds(s, 1, 200)
+s.sendall(b"\0")
+print("received", flush=True)
+sys.stdin.readline()
+s.sendall(b"R")
+print("heard", s.recv(1), flush=True)
+"""
+
+
+@pytest.mark.parametrize("drain", [False, True])
+def test_a_stop_in_the_middle_of_a_takeover(make_howdah, drain):
+    """The old process keeps everything and ends as it was told, for its listening sockets are shut
+    down: the new process would have dead ones."""
+    howdah = make_howdah(workers=2, **{"drain_delay": 2} if drain else {})
+    with howdah.connect() as client:
+        client.rows("set application_name to 'kept'")
+        child = machine.spawn(["/usr/bin/python3", "-c", SLOW_SUCCESSOR, howdah.socket_path],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert child.stdout.readline() == "received\n"
+        howdah.child.send_signal(signal.SIGINT if drain else signal.SIGTERM)
+        howdah.wait_for_log("draining" if drain else "got SIGTERM, shutting down")
+        output, _ = child.communicate("confirm\n", timeout=60)
+        assert output == "heard b''\n"
+        howdah.wait_for_log("did not take over: this process was told to end; going on")
+        assert client.value("show application_name") == "kept"
+    assert howdah.wait() == 0
+
+
+def waiting(howdah):
+    """Starts a successor that has read its settings, and waits for a password before it takes over.
+    Gives the process, and the file that ends the wait."""
+    program, end = (os.path.join(howdah.folder, name) for name in ("token", "end"))
+    howdah._write_file(program, f"#!/bin/sh\nuntil [ -e {end} ]; do sleep 0.05; done; echo word\n")
+    os.chmod(program, 0o755)
+    config = os.path.join(howdah.folder, "other.ini")
+    slow = f"[databases]\nslow = host=127.0.0.1 password_command={program}\n"
+    text = open(howdah.ini_path).read().replace("[databases]\n", slow, 1)
+    howdah._write_file(config, text)
+    mark = howdah.log_mark()
+    child = howdah.spawn("-R", "--quiet", config, stdin=subprocess.DEVNULL)
+    howdah.wait_for_log("workers? on .* cores?", since=mark)
+    return child, end
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
+def test_a_waiting_successor_is_stopped(make_howdah, number):
+    """The signal ends the process that got it, and the old one goes on."""
+    howdah = make_howdah(workers=2)
+    with howdah.connect() as client:
+        assert client.value("select 1") == "1"
+        mark = howdah.log_mark()
+        child, _ = waiting(howdah)
+        child.send_signal(number)
+        assert child.wait(30) != 0
+        assert "process up" not in howdah.log()[mark:]
+        assert client.value("select 2") == "2"
+
+
+def test_users_half_written_while_a_successor_waits(make_howdah):
+    """The successor keeps the users that it has read before, as a reload would."""
+    howdah = make_howdah(workers=2, auth_type="md5", secrets={"ann": "secret"})
+    with howdah.connect(password=howdah.secrets["postgres"]) as client:
+        old = howdah.child
+        howdah.child, end = waiting(howdah)
+        text = open(howdah.users_path).read()
+        howdah._write_file(howdah.users_path, text[:text.index('"ann"') + 7])
+        mark = howdah.log_mark()
+        howdah._write_file(end, "")
+        assert old.wait(30) == 0, howdah.said()
+        howdah.wait_for_log("what was read before holds", since=mark)
+        with pytest.raises(wire.Refused) as refused:
+            howdah.connect(user="ann", password="wrong")
+        assert refused.value.code == "28P01"
+        assert client.value("select 1") == "1"
+        assert "no such user: ann" not in howdah.log()[mark:]
+
+
+def test_a_successor_that_gets_no_threads_or_descriptors(make_howdah):
+    """The successor finds out before it asks for anything."""
+    howdah = make_howdah()
+    with howdah.connect() as client:
+        config = os.path.join(howdah.folder, "other.ini")
+        text = open(howdah.ini_path).read()
+        howdah._write_file(config, text + "\nworkers = 200\n")
+        howdah.files = 64
+        code, said = howdah.run_to_end("-R", config)
+        assert code == 1 and "cannot start worker" in said, said
+        assert "a new process takes over" not in howdah.log()
+        assert client.value("select 1") == "1"
 
 
 def next_error(client):

@@ -12,6 +12,8 @@ use howdah_pooler::config::{
 use howdah_pooler::note::Level;
 use howdah_pooler::tls::TlsInForce;
 use nix::unistd::{Gid, Uid, User};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use howdah_daemon::reserve;
@@ -21,6 +23,7 @@ use howdah_daemon::tls::contexts::TicketSeed;
 use crate::cli::{self, Arguments};
 use crate::log::{self, Log};
 use crate::machine::Machine;
+use crate::reload;
 use crate::sources::command;
 use crate::watch::SeenFiles;
 
@@ -241,11 +244,22 @@ pub fn load_again(
     tickets: TicketSeed,
     log: &Log,
 ) -> (Config, Contexts) {
-    let Ok((mut newer, _)) = source.load(None) else {
-        return (config, contexts);
+    let loaded = source.load(None);
+    let loaded = loaded.and_then(|loaded| reload::refuse_broken(loaded, &config));
+    let (mut newer, warnings) = match loaded {
+        Ok(loaded) => loaded,
+        Err(mistakes) => {
+            for mistake in mistakes {
+                log.say(Level::Error, mistake);
+            }
+            let text =
+                "the configuration has changed and can't be used: what was read before holds";
+            log.say(Level::Warning, text);
+            return (config, contexts);
+        }
     };
-    if !newer.refused_after(&config).is_empty() {
-        return (config, contexts);
+    for warning in warnings {
+        log.say(Level::Warning, warning.text);
     }
     let contexts = match set_up_tls(&mut newer, tickets, log) {
         Ok(contexts) => contexts,
@@ -276,7 +290,7 @@ pub fn set_up_tls(config: &mut Config, tickets: TicketSeed, log: &Log) -> Result
                 travels_by: howdah_daemon::tls::travels_by(),
                 ..TlsInForce::asked(config, 0)
             };
-            for ending in contexts.expiring(crate::reload::now()) {
+            for ending in contexts.expiring(reload::now()) {
                 log.say(Level::Warning, ending);
             }
             Ok(contexts)
@@ -346,10 +360,50 @@ pub fn refuse_second(globals: &Globals) -> Result<(), Fatal> {
     let Some(address) = unix_address(globals)? else {
         return Ok(());
     };
-    match UnixStream::connect_addr(&address) {
-        Ok(_) => Err(Fatal("unix socket is in use, cannot continue".into())),
-        Err(_) => Ok(()),
+    match reach(&address) {
+        Ok(None) => Ok(()),
+        Ok(Some(_)) => Err(Fatal("unix socket is in use, cannot continue".into())),
+        Err(why) => Err(Fatal(format!(
+            "cannot tell whether the unix socket is in use: {why}"
+        ))),
     }
+}
+
+/// Connects to the process behind a unix socket; `None` if nobody listens there. Does not wait: a process
+/// whose queue of connections is full is there.
+///
+/// # Errors
+/// It is not known whether a process is there, or that process takes no connection now.
+pub fn reach(address: &SocketAddr) -> Result<Option<UnixStream>, String> {
+    let shown = || match address.as_pathname() {
+        Some(path) => path.display().to_string(),
+        None => "the abstract socket".to_owned(),
+    };
+    let failed = |why: std::io::Error| format!("{}: {}", shown(), log::text(&why));
+    let name = match address.as_pathname() {
+        Some(path) => SocketAddrUnix::new(path),
+        None => {
+            use std::os::linux::net::SocketAddrExt;
+            SocketAddrUnix::new_abstract_name(address.as_abstract_name().unwrap_or_default())
+        }
+    };
+    let name = name.map_err(|why| failed(why.into()))?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    let stream = UnixStream::from(socket.map_err(|why| failed(why.into()))?);
+    match rustix::net::connect(&stream, &name) {
+        Ok(()) => {}
+        Err(Errno::CONNREFUSED | Errno::NOENT) => return Ok(None),
+        Err(Errno::AGAIN) => {
+            return Err(format!(
+                "{}: it is in use, and its process takes no connections",
+                shown()
+            ));
+        }
+        Err(why) => return Err(failed(why.into())),
+    }
+    stream.set_nonblocking(false).map_err(failed)?;
+    Ok(Some(stream))
 }
 
 /// The address of Howdah's unix socket, if the settings name one.
@@ -587,6 +641,29 @@ mod tests {
     use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 
     use super::*;
+
+    #[test]
+    fn only_a_socket_that_nobody_listens_on_is_free() {
+        let path = std::env::temp_dir().join(format!("howdah-reach-{}", std::process::id()));
+        let address = SocketAddr::from_pathname(&path).unwrap();
+        assert!(reach(&address).unwrap().is_none(), "no file");
+        let flags = SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        rustix::net::bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        assert!(reach(&address).unwrap().is_none(), "nobody listens");
+        rustix::net::listen(&socket, 0).unwrap();
+        let first = reach(&address).unwrap();
+        assert!(first.is_some());
+        let full = reach(&address).unwrap_err();
+        assert!(full.contains("it is in use"), "{full}");
+        drop(socket);
+        assert!(reach(&address).unwrap().is_none(), "its process is dead");
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        let inside = SocketAddr::from_pathname(path.join("not/there")).unwrap();
+        assert!(reach(&inside).unwrap().is_none());
+        std::fs::remove_dir(&path).unwrap();
+    }
 
     #[test]
     fn a_file_cannot_make_its_owner_trusted() {

@@ -18,6 +18,7 @@ use howdah_daemon::tls::contexts::TicketSeed;
 use crate::boot::{self, Fatal, Source};
 use crate::cli::Arguments;
 use crate::machine::Machine;
+use crate::print::print;
 #[cfg(feature = "top")]
 use crate::reach::try_all;
 use crate::{listen, log, workers};
@@ -154,9 +155,9 @@ pub fn check(arguments: &Arguments) -> ExitCode {
         eprint!("{}", remark.shown_line);
     }
     if let Some(summary) = &found.summary {
-        println!("{summary}");
+        print(&format!("{summary}\n"));
     }
-    print!("{}", found.hints);
+    print(&found.hints);
     match found.config {
         None => ExitCode::FAILURE,
         Some(config) if arguments.connect && !try_all(&config) => ExitCode::from(OUT_OF_REACH),
@@ -167,7 +168,7 @@ pub fn check(arguments: &Arguments) -> ExitCode {
 /// The client of PostgreSQL comes with the feature.
 #[cfg(not(feature = "top"))]
 fn try_all(_: &Config) -> bool {
-    println!("FAIL --connect is not part of this build: build with the Cargo feature top");
+    print("FAIL --connect is not part of this build: build with the Cargo feature top\n");
     false
 }
 

@@ -1,7 +1,7 @@
 //! `howdah config`: what is wrong in a configuration, what is in force, and the same as TOML. No
 //! connection is opened.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use howdah_pooler::config::{Mistake, Place, to_toml};
@@ -12,6 +12,7 @@ use crate::check::{Remark, remarks};
 use crate::cli::{Arguments, ConfigCommand};
 use crate::container;
 use crate::machine::Machine;
+use crate::print::print;
 
 /// Runs the command. The exit code is 1 if there are mistakes.
 pub fn run(command: ConfigCommand) -> ExitCode {
@@ -144,9 +145,4 @@ fn show(arguments: &Arguments, database: Option<&str>, user: Option<&str>) -> Re
     }
     print(&out);
     Ok(true)
-}
-
-/// Prints a text. Who reads it may stop before its end.
-fn print(text: &str) {
-    let _ = io::stdout().lock().write_all(text.as_bytes());
 }

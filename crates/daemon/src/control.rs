@@ -38,7 +38,7 @@ use crate::leave::leave;
 use crate::log::{self, Log};
 use crate::long_waits::LongWaits;
 use crate::placed_names::PlacedNames;
-use crate::reload::Loaded;
+use crate::reload::{Assigned, LoadedTls, TlsRead};
 use crate::signals::{OperatorRequest, Signals};
 use crate::sources::Sources;
 use crate::systemd;
@@ -71,8 +71,8 @@ pub type QuestionId = (WorkerId, u64);
 pub enum ControlEvent {
     /// A worker's question.
     Asked(WorkerId, Question),
-    /// The present state of this configuration's TLS files.
-    Looked(Arc<Config>, Vec<Look>),
+    /// This configuration's TLS files were looked at, and read if there was a reason.
+    Looked(Arc<Config>, Option<Box<TlsRead>>),
     /// The present state of the configuration's files.
     Watched(SeenFiles),
     /// A name was looked up.
@@ -92,7 +92,9 @@ pub enum ControlEvent {
     /// A peer has closed the connection of a cancel request, or could not be reached.
     Forwarded(WorkerId, u64, Result<(), String>),
     /// The configuration was read.
-    Loaded(Box<Loaded>),
+    Loaded(Box<LoadedTls>),
+    /// The TLS files of a SET were read.
+    Assigned(Box<Assigned>),
     /// A round of a takeover has ended: the successor has everything, or has failed.
     Sent(Box<Sent>),
     /// It is time for the next round of a takeover, for the clients that stayed.
@@ -141,7 +143,8 @@ pub struct Parts {
 }
 
 impl Desk {
-    /// Begins to handle signals, and starts the threads that derive keys.
+    /// Begins to handle signals, and starts the threads that derive keys. The signals that end the
+    /// process do so at once until [`Desk::end_in_order`].
     ///
     /// # Errors
     /// The system refuses threads or descriptors.
@@ -170,12 +173,17 @@ impl Desk {
                 cores,
             })
         };
-        open().map_err(|why| {
-            Fatal(format!(
-                "cannot start the control thread: {}",
-                log::text(&why)
-            ))
-        })
+        open().map_err(|why| cannot_start(&why))
+    }
+
+    /// From now on, signals end the process in good order.
+    ///
+    /// # Errors
+    /// The system refuses descriptors.
+    pub fn end_in_order(&mut self) -> Result<(), Fatal> {
+        let _inside = self.runtime.enter();
+        let installed = self.signals.install_stops();
+        installed.map_err(|why| cannot_start(&why))
     }
 
     /// The channel for questions.
@@ -214,6 +222,7 @@ impl Desk {
         };
         let resolver = Arc::new(resolver);
         let count = workers.len() as u16;
+        let authorities = Authorities::new(resolver.clone(), &log);
         let mut control = Control {
             log,
             source,
@@ -231,7 +240,7 @@ impl Desk {
             usable: count.min(u16::try_from(cores).unwrap_or(u16::MAX)).max(1),
             names: HostNames::new(),
             placed: PlacedNames::inherit(&hosts),
-            authorities: Authorities::new(resolver.clone()),
+            authorities,
             sources,
             resolver,
             deriver,
@@ -244,6 +253,7 @@ impl Desk {
             long_waits: LongWaits::default(),
             tracer,
             ending: false,
+            asked_to_end: false,
             drain: Drain::default(),
             idle: HashSet::new(),
             counted: Stats::default(),
@@ -295,6 +305,13 @@ impl Desk {
     }
 }
 
+fn cannot_start(why: &std::io::Error) -> Fatal {
+    Fatal(format!(
+        "cannot start the control thread: {}",
+        log::text(why)
+    ))
+}
+
 /// Waits until a time of the process's clock; for ever without one.
 async fn due_at(at: Option<Time>) {
     match at {
@@ -328,7 +345,7 @@ pub struct Control {
     names: HostNames<QuestionId>,
     placed: PlacedNames,
     resolver: Arc<Resolver>,
-    authorities: Authorities,
+    pub authorities: Authorities,
     /// The sources of secrets.
     pub sources: Sources,
     deriver: Deriver<QuestionId>,
@@ -344,8 +361,10 @@ pub struct Control {
     pub sampler: Sampler,
     long_waits: LongWaits,
     pub tracer: Tracer,
-    /// The process ends as soon as possible.
+    /// The process ends as soon as possible: an operator wants that, or a successor has taken over.
     pub ending: bool,
+    /// An operator has asked for the end: the next such signal ends the process at once.
+    pub asked_to_end: bool,
     /// The steps before that, if there are any.
     pub drain: Drain,
     /// Workers with nothing left to wait for.
@@ -363,11 +382,11 @@ impl Control {
                 systemd::reloading();
                 self.reload(None);
             }
-            OperatorRequest::EndAfterClients if self.is_draining() => {
+            OperatorRequest::EndAfterClients if self.asked_to_end => {
                 self.say("got SIGTERM while shutting down, fast exit");
                 leave(0);
             }
-            OperatorRequest::EndAfterServers if self.is_draining() => {
+            OperatorRequest::EndAfterServers if self.asked_to_end => {
                 self.say("got SIGINT while shutting down, fast exit");
                 leave(0);
             }
@@ -397,12 +416,13 @@ impl Control {
     }
 
     /// True if balancers should send no new clients: the process ends, or will soon.
-    fn is_draining(&self) -> bool {
+    pub fn is_draining(&self) -> bool {
         self.ending || self.drain.has_begun()
     }
 
     /// TCP sockets are closed first, so that new connections are refused from now on.
     pub fn end(&mut self, order: Order) {
+        self.asked_to_end = true;
         systemd::stopping();
         self.stop_listening(true);
         self.order(&order);
@@ -412,7 +432,8 @@ impl Control {
         match heard {
             ControlEvent::Asked(from, question) => self.asked(from, question),
             ControlEvent::Watched(seen) => self.watched(&seen),
-            ControlEvent::Looked(of, looks) => self.looked(&of, &looks),
+            ControlEvent::Looked(of, read) => self.looked(&of, read.map(|read| *read)),
+            ControlEvent::Assigned(assigned) => self.assigned(*assigned),
             ControlEvent::Resolved(host, found) => {
                 let globals = &self.config.globals;
                 let ttl = if found.is_ok() {
@@ -547,13 +568,7 @@ impl Control {
                 self.answer(from, Answer::Names(ticket, Box::new(names)));
             }
             Question::Reload { ticket } => self.reload(Some((from, ticket))),
-            Question::Set { ticket, key, value } => {
-                let set = self.config.with(&key, &value).map(|config| {
-                    let notice = self.put_in_force(config).err();
-                    notice.map(|why| format!("{why}; the old TLS configuration stays"))
-                });
-                self.answer(from, Answer::Set(ticket, set));
-            }
+            Question::Set { ticket, key, value } => self.set((from, ticket), key, value),
             Question::SecretRefused { source, generation } => {
                 if self.sources.refused(&source, generation) {
                     self.new_secrets();
@@ -607,7 +622,10 @@ impl Control {
             Question::AllPacked(estate) => self.all_packed(*estate),
             Question::Exit(code) => leave(code),
             Question::Drain => self.begin_drain(),
-            Question::StopListening { keep_unix } => self.stop_listening(keep_unix),
+            Question::StopListening { keep_unix } => {
+                self.asked_to_end = true;
+                self.stop_listening(keep_unix);
+            }
         }
     }
 

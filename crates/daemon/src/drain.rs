@@ -50,6 +50,7 @@ impl Control {
         }
         if self.ending {
             // It waits for clients, and listens no more.
+            self.asked_to_end = true;
             return self.order(&Order::ShutdownWaitForServers);
         }
         let globals = &self.config.globals;
@@ -65,6 +66,7 @@ impl Control {
         systemd::stopping();
         systemd::needs_longer(delay + time + AFTER_DRAIN);
         self.http.drains();
+        self.asked_to_end = true;
         self.drain.begun = true;
         self.drain_later(nanos(delay), DrainStep::EndClients);
     }
@@ -77,8 +79,6 @@ impl Control {
     pub fn drain_on(&mut self) {
         let over = nanos(self.config.globals.drain_time);
         match self.drain.next.take() {
-            // Another process has taken over meanwhile, and this one ends without it.
-            Some(_) if self.handover.has_succeeded() => {}
             Some((_, DrainStep::EndClients)) if over > 0 => {
                 self.say("draining: the listening sockets are closed, clients end");
                 self.end(Order::EndClients { over });

@@ -105,6 +105,13 @@ impl Control {
         }
     }
 
+    /// Why the first round must fail; `None` if it may go on. A process that is told to end in the middle
+    /// of a takeover shuts its listening sockets down, for the successor, too.
+    fn ends_before_takeover(&self) -> Option<&'static str> {
+        let ends = self.is_draining() && !self.handover.succeeded;
+        ends.then_some("this process was told to end")
+    }
+
     /// One step of a later round.
     pub fn round(&mut self, round: Round) {
         match round {
@@ -139,6 +146,7 @@ impl Control {
 
     /// A worker has given everything. When the last worker has, the sending starts.
     pub fn all_packed(&mut self, estate: Estate) {
+        let ends = self.ends_before_takeover();
         let handover = &mut self.handover;
         let last_number = handover.estate.last_number.max(estate.last_number);
         handover.estate = Estate {
@@ -158,7 +166,10 @@ impl Control {
             handover.parcels.clear();
             return self.serve_left_behind(successor);
         }
-        let copies = takeover::copies(&handover.listeners);
+        let copies = match ends {
+            Some(why) => Err(std::io::Error::other(why)),
+            None => takeover::copies(&handover.listeners),
+        };
         let mut freight = |listeners| Freight {
             estate: std::mem::take(&mut handover.estate),
             listeners,
@@ -201,6 +212,9 @@ impl Control {
         self.handover.under_way = false;
         if let Err(why) = result {
             return self.take_back(freight, &why);
+        }
+        if let Some(why) = self.ends_before_takeover() {
+            return self.take_back(freight, why);
         }
         if self.handover.succeeded {
             return match successor.release() {

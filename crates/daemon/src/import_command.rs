@@ -13,6 +13,7 @@ use lexopt::prelude::*;
 use serde_json::{Value as Json, json};
 
 use crate::boot;
+use crate::print::print;
 
 /// The output of `howdah import --help`.
 pub const USAGE: &str = "\
@@ -238,11 +239,6 @@ fn as_json(report: &Report) -> Json {
         "loses_what_decides": report.loses_what_decides(),
         "keys": findings.collect::<Vec<_>>(),
     })
-}
-
-/// Prints a text. Who reads it may stop before its end.
-fn print(text: &str) {
-    let _ = io::stdout().lock().write_all(text.as_bytes());
 }
 
 #[cfg(test)]

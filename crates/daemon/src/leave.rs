@@ -1,4 +1,5 @@
-//! Removes what must not outlive the process: the pid file, the unix socket, and listening sockets.
+//! Removes what must not outlive the process: the pid file, the unix socket, listening sockets, and programs
+//! that print passwords.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -14,6 +15,7 @@ use rustix::process::Pid;
 
 use crate::boot::Fatal;
 use crate::log::{self, Log};
+use crate::sources::command;
 
 /// A file that this process made. It is removed only if it is still the same file.
 struct Trace {
@@ -100,6 +102,7 @@ pub fn leave(code: i32) -> ! {
     {
         trace.remove_if(|_| true);
     }
+    command::kill_all();
     let log = LOG.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(log) = log {
         log.flush();

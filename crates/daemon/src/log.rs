@@ -27,7 +27,12 @@ struct Shared {
     json: AtomicBool,
     unauthenticated: Mutex<Unauthenticated>,
     zone: TimeZone,
-    writer: Writer,
+    /// Writes to the file.
+    file: Writer,
+    /// There is a file.
+    has_file: AtomicBool,
+    /// Writes to standard error. A reader that stops there must not stop the file.
+    stderr: Option<Writer>,
     syslog: Mutex<Option<Syslog>>,
 }
 
@@ -91,7 +96,9 @@ impl Log {
                 json: AtomicBool::new(false),
                 unauthenticated: Mutex::default(),
                 zone,
-                writer: Writer::new(!quiet, tell),
+                file: Writer::new(false, tell),
+                has_file: AtomicBool::new(false),
+                stderr: (!quiet).then(|| Writer::new(true, tell)),
                 syslog: Mutex::new(None),
             }),
         }
@@ -132,20 +139,26 @@ impl Log {
                 .create(true)
                 // Lines have names of users and databases, texts of queries and addresses.
                 .mode(0o640)
+                // A FIFO without a reader is an error, and one that is full loses lines: nobody waits.
+                .custom_flags(nix::libc::O_NONBLOCK)
                 .open(Path::new(path));
             Some(file.map_err(|why| format!("Cannot open logfile: '{path}': {}", text(&why)))?)
         };
-        self.shared.writer.open(opened);
+        self.shared
+            .has_file
+            .store(opened.is_some(), Ordering::Relaxed);
+        self.shared.file.open(opened);
         Ok(())
     }
 
-    /// From now on, a thread of the log writes to standard error and the file, so that no other
-    /// thread waits for them.
+    /// From now on, threads of the log write to standard error and the file, so that no other thread
+    /// waits for them.
     ///
     /// # Errors
     /// The system refuses a thread.
     pub fn detach(&self) -> io::Result<()> {
-        self.shared.writer.start()
+        self.shared.file.start()?;
+        self.shared.stderr.as_ref().map_or(Ok(()), Writer::start)
     }
 
     /// Begins, continues or stops logging to syslog, by the settings.
@@ -177,7 +190,10 @@ impl Log {
     /// Waits a moment for lines that are not written yet. Called at the end of the process. If
     /// syslog's lock is held, does not wait for syslog.
     pub fn flush(&self) {
-        self.shared.writer.flush();
+        self.shared.file.flush();
+        if let Some(stderr) = &self.shared.stderr {
+            stderr.flush();
+        }
         if let Ok(slot) = self.shared.syslog.try_lock()
             && let Some(syslog) = &*slot
         {
@@ -249,7 +265,13 @@ impl Log {
         } else {
             line(&time, std::process::id(), note)
         };
-        self.shared.writer.line(LogLine { text, time, json });
+        let line = LogLine { text, time, json };
+        if self.shared.has_file.load(Ordering::Relaxed) {
+            self.shared.file.line(line.clone());
+        }
+        if let Some(stderr) = &self.shared.stderr {
+            stderr.line(line);
+        }
     }
 
     /// Logs a text at a level.

@@ -32,6 +32,7 @@ mod nameserver;
 #[cfg(feature = "traces")]
 mod otlp;
 mod placed_names;
+mod print;
 #[cfg(feature = "top")]
 mod reach;
 mod ready;
@@ -54,6 +55,7 @@ use std::time::Duration;
 
 use boot::{Fatal, Source};
 use cli::{Arguments, Command};
+use control::Desk;
 use dns::Resolver;
 use howdah_daemon::broker::SharedBroker;
 use howdah_daemon::driver::socket::Listener;
@@ -62,6 +64,7 @@ use howdah_pooler::config::Globals;
 use howdah_pooler::note::Level;
 use howdah_pooler::parcel::Freight;
 use log::Log;
+use print::print;
 use sources::Sources;
 use takeover::Predecessor;
 use tracer::Tracer;
@@ -71,16 +74,16 @@ const FIRST_SECRETS: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
     match cli::parse(std::env::args_os().skip(1)) {
-        Ok(Command::Help) => print!("{}", cli::USAGE),
-        Ok(Command::Version(false)) => println!("{}", cli::VERSION),
-        Ok(Command::Version(true)) => print!("{}\n{}", cli::VERSION, build::story()),
-        Ok(Command::Settings) => print!("{}", howdah_pooler::config::settings_page()),
+        Ok(Command::Help) => print(cli::USAGE),
+        Ok(Command::Version(false)) => print(&format!("{}\n", cli::VERSION)),
+        Ok(Command::Version(true)) => print(&format!("{}\n{}", cli::VERSION, build::story())),
+        Ok(Command::Settings) => print(&howdah_pooler::config::settings_page()),
         Ok(Command::Top(arguments)) if top(&arguments) => {}
         Ok(Command::Init(arguments)) if init(&arguments) => {}
         Ok(Command::Top(_) | Command::Init(_)) => return ExitCode::FAILURE,
         Ok(Command::Import(arguments)) => return import_command::run(&arguments),
-        Ok(Command::Metrics) => print!("{}", howdah_pooler::metrics::metrics_page()),
-        Ok(Command::Manual) => print!("{}", howdah_pooler::config::settings_manual()),
+        Ok(Command::Metrics) => print(&howdah_pooler::metrics::metrics_page()),
+        Ok(Command::Manual) => print(&howdah_pooler::config::settings_manual()),
         Ok(Command::Check(arguments)) => return check::check(&container::placed(arguments)),
         Ok(Command::Config(command)) => return config_command::run(command),
         Ok(Command::Ready(arguments)) => return ready::run(&container::placed(arguments)),
@@ -174,7 +177,12 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
         ),
     );
 
-    let desk = control::Desk::open(cores)?;
+    let mut desk = Desk::open(cores)?;
+    if predecessor.is_none() {
+        desk.end_in_order()?;
+    }
+    let crew = workers::hire(count, driver)?;
+    let seed = workers::entropy()?;
     let mut config = config;
     let mut sources = Sources::new(desk.ear(), log.clone());
     sources.set(&mut config);
@@ -192,7 +200,7 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
             log.say(Level::Warning, text);
             (given, None)
         }
-        Some(predecessor) => take_over(predecessor, globals, log)?,
+        Some(predecessor) => take_over(predecessor, globals, &mut desk, log)?,
     };
     listen::keep(&listeners, log);
     listen::defer_accept(globals);
@@ -220,10 +228,8 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
     });
     let took_over = freight.is_some();
     let tracer = Tracer::new(log);
-    let seed = workers::entropy()?;
     let broker = SharedBroker::new(u64::from_ne_bytes(*seed.first_chunk().expect("32 bytes")));
-    let boxes = workers::start(
-        count,
+    let boxes = crew.work(
         &workers::Common {
             config: config.clone(),
             contexts: contexts.clone(),
@@ -231,14 +237,13 @@ fn run(arguments: &Arguments, log: &Log) -> Result<Infallible, Fatal> {
             listeners: listeners.clone(),
             ear: desk.ear(),
             log: log.clone(),
-            driver,
             driver_story,
             cores,
             tracer: tracer.clone(),
             shared_seed,
         },
         freight,
-    )?;
+    );
     if let Some(old_process) = old_process {
         let (boxes, broker, log) = (boxes.clone(), broker.clone(), log.clone());
         let tracked = config
@@ -305,12 +310,19 @@ type Inheritance = (Vec<Listener>, Option<(Freight, Predecessor)>);
 fn take_over(
     mut predecessor: Predecessor,
     globals: &Globals,
+    desk: &mut Desk,
     log: &Log,
 ) -> Result<Inheritance, Fatal> {
     let mut freight = predecessor.hand_over(globals)?;
     let inherited = freight.listeners.drain(..);
     let inherited = inherited.map(|(address, socket)| Listener::new(address, socket.into_inner()));
     let listeners = listen::open(globals, inherited.collect(), log)?;
+    if !listeners.iter().all(Listener::listens) {
+        let why = "the old process ends: start without -R when it has ended";
+        return Err(Fatal(format!("cannot take over the old process: {why}")));
+    }
+    // Until here, a signal to end means this process, which waits, and not the service.
+    desk.end_in_order()?;
     predecessor.confirm()?;
     takeover::settle(&freight);
     let (clients, servers) = takeover::count(&freight);

@@ -13,6 +13,7 @@ use crate::boot::expected_servers;
 use crate::check::grouped;
 use crate::log;
 use crate::look::{Failed, PATIENCE, connect_tcp, is_ours_to_resolve, try_socket};
+use crate::print::print;
 
 /// Asks whether there is TLS. PostgreSQL answers with `S` or `N`.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
@@ -36,27 +37,27 @@ pub fn try_all(config: &Config) -> bool {
     let mut places: Vec<Place<'_>> = Vec::new();
     for database in config.databases.values().chain(&config.fallback) {
         if database.hosts.is_empty() && database.shards.is_none() {
-            println!("FAIL {}: no host: write host=", database.name);
+            line(&format!("FAIL {}: no host: write host=", database.name));
             good = false;
         }
         for to in &database.hosts {
             let name = &database.name;
             if is_ours_to_resolve(config, &to.host) {
-                println!(
+                line(&format!(
                     "SKIP {name} at {to}: this check asks the system for names, and Howdah asks the name \
                      servers of resolv_conf"
-                );
+                ));
                 continue;
             }
             let seen = try_host(config, database, to);
             let room = match &seen {
                 Ok((text, room)) => {
-                    println!("OK {name} at {to}: {text}");
+                    line(&format!("OK {name} at {to}: {text}"));
                     *room
                 }
                 Err((why, remedy)) => {
                     good = false;
-                    println!("FAIL {name} at {to}: {why}: {remedy}");
+                    line(&format!("FAIL {name} at {to}: {why}: {remedy}"));
                     None
                 }
             };
@@ -74,18 +75,24 @@ pub fn try_all(config: &Config) -> bool {
     good
 }
 
+fn line(text: &str) {
+    print(&format!("{text}\n"));
+}
+
 /// Compares what pools may open with what PostgreSQL takes.
 fn compare(place: &Place<'_>) {
     let Some(room) = place.room else { return };
     let (name, servers) = (place.to, grouped(place.servers));
     let room_text = grouped(room);
     if place.servers > room {
-        println!(
+        line(&format!(
             "WARNING {name}: pools may open {servers} servers, and max_connections leaves {room_text} \
              for users: lower default_pool_size, set max_db_connections, or raise max_connections"
-        );
+        ));
     } else {
-        println!("OK {name}: pools may open {servers} of the {room_text} connections for users");
+        line(&format!(
+            "OK {name}: pools may open {servers} of the {room_text} connections for users"
+        ));
     }
 }
 

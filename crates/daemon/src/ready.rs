@@ -15,6 +15,7 @@ use crate::cli::Arguments;
 use crate::listen::tcp_addresses;
 use crate::log;
 use crate::machine::Machine;
+use crate::print::print;
 
 /// How long each step may take.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -29,7 +30,7 @@ const ANSWER: u64 = 4096;
 pub fn run(arguments: &Arguments) -> ExitCode {
     match ask(arguments) {
         Ok(()) => {
-            println!("ready");
+            print("ready\n");
             ExitCode::SUCCESS
         }
         Err(why) => {

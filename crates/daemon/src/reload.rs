@@ -23,6 +23,41 @@ const LOAD_LIMIT: Duration = Duration::from_secs(30);
 /// A configuration with its warnings, or the mistakes.
 pub type Loaded = Result<(Config, Vec<Warning>), Vec<String>>;
 
+/// A configuration that was read, with its TLS files.
+pub type LoadedTls = Result<(Config, Vec<Warning>, TlsRead), Vec<String>>;
+
+/// What the TLS files of a configuration come to. File systems may hang, so it is made on a thread of its
+/// own.
+pub struct TlsRead {
+    /// The state of the files just before they were read.
+    looks: Vec<Look>,
+    tickets: TicketSeed,
+    contexts: Result<Contexts, String>,
+}
+
+impl TlsRead {
+    /// Reads the files.
+    fn of(config: &Config, tickets: TicketSeed) -> TlsRead {
+        TlsRead {
+            looks: Contexts::looks(config),
+            tickets,
+            contexts: Contexts::build(config, tickets)
+                .map_err(|wrong| format!("TLS setup failed: {wrong}")),
+        }
+    }
+}
+
+/// A setting of the console's SET, with what it would make of the configuration.
+pub struct Assigned {
+    asker: QuestionId,
+    key: String,
+    value: String,
+    /// The configuration in force when the SET came.
+    of: Arc<Config>,
+    config: Config,
+    tls: TlsRead,
+}
+
 impl Control {
     /// Reloads run one at a time, in the order of their requests.
     pub fn reload(&mut self, asker: Option<QuestionId>) {
@@ -35,8 +70,13 @@ impl Control {
     fn begin_reload(&self) {
         let (ear, source) = (self.ear.clone(), self.source.clone());
         let path = self.config.globals.conffile.clone();
+        let tickets = self.tickets();
         tokio::spawn(async move {
-            let load = tokio::task::spawn_blocking(move || source.load(path.as_deref()));
+            let load = tokio::task::spawn_blocking(move || {
+                let (config, warnings) = source.load(path.as_deref())?;
+                let tls = TlsRead::of(&config, tickets);
+                Ok((config, warnings, tls))
+            });
             let loaded = match tokio::time::timeout(LOAD_LIMIT, load).await {
                 Ok(Ok(loaded)) => loaded,
                 Ok(Err(_)) => Err(vec!["reading the configuration was broken off".into()]),
@@ -46,22 +86,25 @@ impl Control {
         });
     }
 
-    pub fn loaded(&mut self, loaded: Loaded) {
-        let loaded = loaded.and_then(|loaded| refuse_broken(loaded, &self.config));
+    pub fn loaded(&mut self, loaded: LoadedTls) {
+        let loaded = loaded.and_then(|(config, warnings, tls)| {
+            let (config, warnings) = refuse_broken((config, warnings), &self.config)?;
+            Ok((config, warnings, tls))
+        });
         // A file that requires certificates instead of passwords must not take effect without its
         // TLS part.
-        let loaded = loaded.and_then(|loaded| match Contexts::build(&loaded.0, self.tickets()) {
+        let loaded = loaded.and_then(|loaded| match &loaded.2.contexts {
             Ok(_) => Ok(loaded),
             Err(wrong) => {
                 // Once a file is there, or is another one, the configuration is tried again.
                 for path in Contexts::files(&loaded.0) {
                     self.source.needs(&path);
                 }
-                Err(vec![format!("TLS setup failed: {wrong}")])
+                Err(vec![wrong.clone()])
             }
         });
         let result = match loaded {
-            Ok((mut config, warnings)) => {
+            Ok((mut config, warnings, tls)) => {
                 for warning in warnings {
                     self.log.say(Level::Warning, warning.text);
                 }
@@ -73,7 +116,7 @@ impl Control {
                     self.log.say(Level::Warning, text);
                 }
                 self.sources.set(&mut config);
-                self.put_in_force(config)
+                self.put_in_force(config, tls)
             }
             Err(mistakes) => {
                 for mistake in &mistakes {
@@ -100,8 +143,8 @@ impl Control {
     /// # Errors
     /// TLS can't be set up with these settings and files, and stays unchanged. All other settings
     /// are in force.
-    pub fn put_in_force(&mut self, mut config: Config) -> Result<(), String> {
-        let secured = self.set_up_tls(&mut config);
+    fn put_in_force(&mut self, mut config: Config, tls: TlsRead) -> Result<(), String> {
+        let secured = self.set_up_tls(&mut config, tls);
         self.config = Arc::new(config);
         self.log.set_verbose(self.config.globals.verbose);
         self.log.set_format(self.config.globals.log_format);
@@ -109,7 +152,12 @@ impl Control {
             .set_unauthenticated(self.config.globals.log_unauthenticated_rate);
         self.log.set_syslog(&self.config.globals);
         listen::defer_accept(&self.config.globals);
-        self.http.set(&self.config.globals);
+        self.sources.set_outside(&self.config.globals);
+        self.authorities.keep(&self.config);
+        if !self.handover.has_succeeded() {
+            // Afterwards the address is the successor's.
+            self.http.set(&self.config.globals);
+        }
         self.tracer.set(self.config.globals.trace_endpoint.as_str());
         let options = socket_options(&self.config.globals);
         self.post_to_all(|| Letter::Instruction(Instruction::SocketOptions(options)));
@@ -118,16 +166,59 @@ impl Control {
         secured
     }
 
-    /// Checks whether a TLS file was replaced since it was read. Runs on a thread of its own,
-    /// because file systems may hang.
+    /// Changes a setting by the console's SET. TLS files are read on a thread of its own, because file
+    /// systems may hang.
+    pub fn set(&mut self, asker: QuestionId, key: String, value: String) {
+        let config = match self.config.with(&key, &value) {
+            Ok(config) => config,
+            Err(why) => return self.answer(asker.0, Answer::Set(asker.1, Err(why))),
+        };
+        let (ear, of, tickets) = (self.ear.clone(), self.config.clone(), self.tickets());
+        tokio::task::spawn_blocking(move || {
+            let tls = TlsRead::of(&config, tickets);
+            let _ = ear.send(ControlEvent::Assigned(Box::new(Assigned {
+                asker,
+                key,
+                value,
+                of,
+                config,
+                tls,
+            })));
+        });
+    }
+
+    /// The TLS files of a SET were read.
+    pub fn assigned(&mut self, assigned: Assigned) {
+        let Assigned {
+            asker,
+            key,
+            value,
+            of,
+            config,
+            tls,
+        } = assigned;
+        if !Arc::ptr_eq(&of, &self.config) {
+            // Another configuration came in force meanwhile.
+            return self.set(asker, key, value);
+        }
+        let notice = self.put_in_force(config, tls).err();
+        let notice = notice.map(|why| format!("{why}; the old TLS configuration stays"));
+        self.answer(asker.0, Answer::Set(asker.1, Ok(notice)));
+    }
+
+    /// Checks whether a TLS file was replaced since it was read. If so, or on a new day, reads all of
+    /// them. Runs on a thread of its own, because file systems may hang.
     pub fn look_at_certificates(&mut self) {
         if std::mem::replace(&mut self.looking, true) {
             return;
         }
         let (ear, config) = (self.ear.clone(), self.config.clone());
+        let (before, tickets) = (self.looks.clone(), self.tickets());
+        let is_new_day = tickets.day != self.tickets_made.day;
         tokio::task::spawn_blocking(move || {
-            let looks = Contexts::looks(&config);
-            let _ = ear.send(ControlEvent::Looked(config, looks));
+            let is_due = is_new_day || Contexts::looks(&config) != before;
+            let read = is_due.then(|| Box::new(TlsRead::of(&config, tickets)));
+            let _ = ear.send(ControlEvent::Looked(config, read));
         });
     }
 
@@ -154,24 +245,20 @@ impl Control {
         }
     }
 
-    /// The present state of the TLS files. If a file was replaced, all are read again. On a new day
-    /// they are read again, too: session tickets have new keys each day, and certificates that end
-    /// soon are reported.
-    pub fn looked(&mut self, of: &Arc<Config>, looks: &[Look]) {
+    /// The TLS files were looked at, and read if a file was replaced. On a new day they are read, too:
+    /// session tickets have new keys each day, and certificates that end soon are reported.
+    pub fn looked(&mut self, of: &Arc<Config>, read: Option<TlsRead>) {
         self.looking = false;
-        if !Arc::ptr_eq(of, &self.config) {
+        let Some(tls) = read.filter(|_| Arc::ptr_eq(of, &self.config)) else {
             return;
-        }
-        let changed = *looks != *self.looks;
-        if changed {
+        };
+        if tls.looks != self.looks {
             self.say("a TLS file has changed: reloading certificates and keys");
         }
-        if changed || self.tickets().day != self.tickets_made.day {
-            let same = (*self.config).clone();
-            // If the files can't be used, the log says so. They are checked again when a file
-            // changes again.
-            let _ = self.put_in_force(same);
-        }
+        let same = (*self.config).clone();
+        // If the files can't be used, the log says so. They are checked again when a file changes
+        // again.
+        let _ = self.put_in_force(same, tls);
     }
 
     /// The seed of today's session ticket keys.
@@ -179,23 +266,19 @@ impl Control {
         TicketSeed::at(self.tickets_made.secret, now())
     }
 
-    /// Builds the TLS contexts again; if that fails, the old ones stay.
-    fn set_up_tls(&mut self, config: &mut Config) -> Result<(), String> {
-        self.looks = Contexts::looks(config);
-        self.tickets_made = self.tickets();
+    /// Puts TLS files in force that were read for this configuration. If they can't be used, the old
+    /// contexts stay.
+    fn set_up_tls(&mut self, config: &mut Config, tls: TlsRead) -> Result<(), String> {
+        self.looks = tls.looks;
+        self.tickets_made = tls.tickets;
         let old = self.config.tls;
         config.tls = old;
         for doubt in Contexts::doubts(config) {
             self.log.say(Level::Warning, doubt);
         }
-        let contexts = match Contexts::build(config, self.tickets_made) {
-            Ok(contexts) => contexts,
-            Err(wrong) => {
-                let text = format!("TLS setup failed: {wrong}");
-                self.log.say(Level::Error, text.as_str());
-                return Err(text);
-            }
-        };
+        let contexts = tls.contexts.inspect_err(|wrong| {
+            self.log.say(Level::Error, wrong.as_str());
+        })?;
         for ending in contexts.expiring(now()) {
             self.log.say(Level::Warning, ending);
         }
@@ -230,7 +313,7 @@ fn dropped<'a>(old: &'a Config, new: &Config) -> Vec<&'a str> {
 
 /// Refuses a configuration that would be good enough for a start, but not for replacing the one in
 /// force.
-fn refuse_broken((config, warnings): (Config, Vec<Warning>), in_force: &Config) -> Loaded {
+pub fn refuse_broken((config, warnings): (Config, Vec<Warning>), in_force: &Config) -> Loaded {
     if config.loses_users(in_force) {
         let broken = warnings.into_iter().filter(|warning| warning.broken);
         return Err(broken.map(|warning| warning.text).collect());

@@ -24,9 +24,7 @@ pub enum OperatorRequest {
 /// The handled signals.
 pub struct Signals {
     hangup: Signal,
-    terminate: Signal,
-    interrupt: Signal,
-    quit: Signal,
+    stops: Option<Stops>,
     user1: Signal,
     user2: Signal,
     /// Sent when a log has reached the greatest file size. The failing write reports this; the
@@ -34,30 +32,63 @@ pub struct Signals {
     _file_too_large: Signal,
 }
 
+/// The signals that end the process.
+struct Stops {
+    terminate: Signal,
+    interrupt: Signal,
+    quit: Signal,
+}
+
+impl Stops {
+    async fn next(&mut self) -> OperatorRequest {
+        tokio::select! {
+            _ = self.terminate.recv() => OperatorRequest::EndAfterClients,
+            _ = self.interrupt.recv() => OperatorRequest::EndAfterServers,
+            _ = self.quit.recv() => OperatorRequest::EndNow,
+        }
+    }
+}
+
 impl Signals {
-    /// Begins to handle signals. Must be called inside a runtime.
+    /// Begins to handle signals, but for those that end the process: these do so at once until
+    /// [`Signals::install_stops`]. Must be called inside a runtime.
     ///
     /// # Errors
     /// The system's error.
     pub fn install() -> io::Result<Signals> {
         Ok(Signals {
             hangup: signal(SignalKind::hangup())?,
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            quit: signal(SignalKind::quit())?,
+            stops: None,
             user1: signal(SignalKind::user_defined1())?,
             user2: signal(SignalKind::user_defined2())?,
             _file_too_large: signal(SignalKind::from_raw(nix::libc::SIGXFSZ))?,
         })
     }
 
+    /// Begins to handle the signals that end the process, too. Must be called inside a runtime.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn install_stops(&mut self) -> io::Result<()> {
+        self.stops = Some(Stops {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
+        });
+        Ok(())
+    }
+
     /// The next request.
     pub async fn next(&mut self) -> OperatorRequest {
+        let stops = async {
+            match &mut self.stops {
+                Some(stops) => stops.next().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.hangup.recv() => OperatorRequest::Reload,
-            _ = self.terminate.recv() => OperatorRequest::EndAfterClients,
-            _ = self.interrupt.recv() => OperatorRequest::EndAfterServers,
-            _ = self.quit.recv() => OperatorRequest::EndNow,
+            wish = stops => wish,
             _ = self.user1.recv() => OperatorRequest::Pause,
             _ = self.user2.recv() => OperatorRequest::Resume,
         }

@@ -72,7 +72,9 @@ impl Predecessor {
                 "-R needs unix_socket_dir to reach the old process".into(),
             ));
         };
-        let Ok(stream) = UnixStream::connect_addr(&address) else {
+        let reached = boot::reach(&address)
+            .map_err(|why| Fatal(format!("cannot take over the old process: {why}")))?;
+        let Some(stream) = reached else {
             let text = "old process not found, try to continue normally";
             log.say(Level::Log, text);
             return Ok(None);

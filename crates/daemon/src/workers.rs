@@ -1,7 +1,7 @@
 //! The worker threads.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -44,8 +44,6 @@ pub struct Common {
     pub contexts: Arc<Contexts>,
     /// The Broker of all workers.
     pub broker: SharedBroker,
-    /// The driver.
-    pub driver: Choice,
     /// The reason for this driver, for the log.
     pub driver_story: String,
     /// How many cores the process may use.
@@ -92,47 +90,81 @@ pub fn socket_options(globals: &Globals) -> SocketOptions {
     }
 }
 
-/// Starts the workers, each with its share of another process's connections. Returns their
-/// mailboxes.
+/// The worker threads before they work: each has its mailbox and its driver, so that nothing is left
+/// that the system might refuse. If this is dropped, the threads end.
+pub struct Crew {
+    boxes: Vec<PostBox>,
+    seats: Vec<(mpsc::Sender<Seat>, [u8; 32])>,
+}
+
+/// Why a worker has no driver: its number, the driver's name, and the system's error.
+type NoDriver = (u16, &'static str, std::io::Error);
+
+/// Starts the worker threads, which wait for [`Crew::work`].
 ///
 /// # Errors
-/// The system refuses threads, descriptors or entropy.
-pub fn start(count: u16, common: &Common, freight: Option<Freight>) -> Result<Vec<PostBox>, Fatal> {
+/// The system refuses threads, descriptors, memory or entropy.
+pub fn hire(count: u16, driver: Choice) -> Result<Crew, Fatal> {
     let fail = |number, what, why| Fatal(cannot_start(number, count, what, &why));
-    let mut boxes = Vec::new();
-    let mut mailboxes = Vec::new();
+    let (ready, answers) = mpsc::channel();
+    let (mut boxes, mut seats) = (Vec::new(), Vec::new());
     for number in 0..count {
         let (post, mailbox) = mailbox().map_err(|why| fail(number, "its mailbox", why))?;
-        // Sent before the connections of another process, whose TLS sessions need this library.
-        let options = socket_options(&common.config.globals);
-        post.post(Letter::Instruction(Instruction::SocketOptions(options)));
-        post.post(Letter::Instruction(Instruction::Tls(
-            common.contexts.clone(),
-        )));
+        let (give, seat) = mpsc::channel();
         boxes.push(post);
-        mailboxes.push(mailbox);
-    }
-    if let Some(freight) = freight {
-        inherit(freight, &boxes, &common.broker);
-    }
-    let (numbers, begun) = (Arc::default(), Arc::default());
-    for (number, mailbox) in (0..count).zip(mailboxes) {
-        let seat = Seat {
-            id: WorkerId(number),
-            count,
+        seats.push((give, entropy()?));
+        let hired = Hired {
+            number,
             mailbox,
-            boxes: boxes.clone(),
-            seed: entropy()?,
-            numbers: Arc::clone(&numbers),
-            begun: Arc::clone(&begun),
-            common: common.clone(),
+            ready: ready.clone(),
+            seat,
         };
         let thread = std::thread::Builder::new().name(format!("worker {number}"));
         thread
-            .spawn(move || seat.work())
+            .spawn(move || hired.wait(driver))
             .map_err(|why| fail(number, "its thread", why))?;
     }
-    Ok(boxes)
+    drop(ready);
+    for _ in 0..count {
+        let answer = answers.recv();
+        let answer = answer.map_err(|_| Fatal("a worker ended before it began".into()))?;
+        answer.map_err(|(number, what, why)| fail(number, what, why))?;
+    }
+    Ok(Crew { boxes, seats })
+}
+
+impl Crew {
+    /// The workers begin, each with its share of another process's connections. Returns their
+    /// mailboxes.
+    pub fn work(self, common: &Common, freight: Option<Freight>) -> Vec<PostBox> {
+        let Crew { boxes, seats } = self;
+        for post in &boxes {
+            // Sent before the connections of another process, whose TLS sessions need this library.
+            let options = socket_options(&common.config.globals);
+            post.post(Letter::Instruction(Instruction::SocketOptions(options)));
+            post.post(Letter::Instruction(Instruction::Tls(
+                common.contexts.clone(),
+            )));
+        }
+        if let Some(freight) = freight {
+            inherit(freight, &boxes, &common.broker);
+        }
+        let (numbers, begun) = (Arc::default(), Arc::default());
+        let count = boxes.len() as u16;
+        for (number, (give, seed)) in (0..count).zip(seats) {
+            // The thread waits for this, or its panic ends the process.
+            let _ = give.send(Seat {
+                id: WorkerId(number),
+                count,
+                boxes: boxes.clone(),
+                seed,
+                numbers: Arc::clone(&numbers),
+                begun: Arc::clone(&begun),
+                common: common.clone(),
+            });
+        }
+        boxes
+    }
 }
 
 /// The error when a worker can't start, with its remedy.
@@ -188,11 +220,67 @@ pub fn entropy() -> Result<[u8; 32], Fatal> {
     }
 }
 
+/// A worker's thread before it has its seat.
+struct Hired {
+    number: u16,
+    mailbox: Mailbox,
+    ready: mpsc::Sender<Result<(), NoDriver>>,
+    seat: mpsc::Receiver<Seat>,
+}
+
+impl Hired {
+    /// Runs the thread. The driver is made here, because some drivers belong to a thread. The listening
+    /// sockets come with the seat: until a takeover is certain they are the old process's.
+    fn wait(self, driver: Choice) {
+        let wire = self.mailbox.wire();
+        match driver {
+            Choice::IoUring => {
+                let made = Uring::new(Vec::new(), wire);
+                self.work("io_uring", made, |driver, seat| {
+                    let limit = seat.common.config.globals.busy_poll;
+                    driver.busy_poll(Duration::from_micros(limit.into()));
+                    driver.add_listeners(seat.common.listeners.clone())
+                });
+            }
+            Choice::Epoll => {
+                let made = Epoll::new(Vec::new(), wire).map_err(std::io::Error::from);
+                self.work("epoll", made, |driver, seat| {
+                    driver.add_listeners(seat.common.listeners.clone())
+                });
+            }
+        }
+    }
+
+    fn work<D: Driver>(
+        self,
+        name: &'static str,
+        driver: std::io::Result<D>,
+        sit: impl FnOnce(&mut D, &Seat) -> Result<(), Errno>,
+    ) {
+        let (driver, answer) = match driver {
+            Ok(driver) => (Some(driver), Ok(())),
+            Err(why) => (None, Err((self.number, name, why))),
+        };
+        // If nobody hears this, or nobody gives a seat, the process could not start, and ends.
+        let _ = self.ready.send(answer);
+        drop(self.ready);
+        let (Some(mut driver), Ok(mut seat)) = (driver, self.seat.recv()) else {
+            return;
+        };
+        if let Err(why) = sit(&mut driver, &seat) {
+            let text = cannot_start(self.number, seat.count, name, &why.into());
+            seat.common.log.say(Level::Fatal, text);
+            leave(1);
+        }
+        seat.common.listeners.clear();
+        seat.run(driver, self.mailbox);
+    }
+}
+
 /// The values for one worker.
 struct Seat {
     id: WorkerId,
     count: u16,
-    mailbox: Mailbox,
     boxes: Vec<PostBox>,
     seed: [u8; 32],
     numbers: Arc<AtomicU64>,
@@ -201,33 +289,7 @@ struct Seat {
 }
 
 impl Seat {
-    /// Runs the thread. The driver is made here, because some drivers belong to a thread.
-    fn work(mut self) {
-        let listeners = std::mem::take(&mut self.common.listeners);
-        let wire = self.mailbox.wire();
-        match self.common.driver {
-            Choice::IoUring => match Uring::new(listeners, wire) {
-                Ok(mut driver) => {
-                    let limit = self.common.config.globals.busy_poll;
-                    driver.busy_poll(Duration::from_micros(limit.into()));
-                    self.run(driver);
-                }
-                Err(why) => self.give_up("io_uring", &why),
-            },
-            Choice::Epoll => match Epoll::new(listeners, wire) {
-                Ok(driver) => self.run(driver),
-                Err(why) => self.give_up("epoll", &why.into()),
-            },
-        }
-    }
-
-    fn give_up(&self, what: &str, why: &std::io::Error) -> ! {
-        let text = cannot_start(self.id.0, self.count, what, why);
-        self.common.log.say(Level::Fatal, text);
-        leave(1)
-    }
-
-    fn run(self, driver: impl Driver) {
+    fn run(self, driver: impl Driver, mailbox: Mailbox) {
         let Common {
             config,
             ear,
@@ -266,7 +328,7 @@ impl Seat {
             workers: self.boxes,
             broker,
         };
-        let worker = Worker::new(self.id, decisions, driver, self.mailbox, outside);
+        let worker = Worker::new(self.id, decisions, driver, mailbox, outside);
         // In debug builds a mistake must be noticed, so it ends the process.
         let worker = if cfg!(debug_assertions) {
             worker

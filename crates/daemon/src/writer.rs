@@ -1,5 +1,5 @@
-//! Writes log lines to standard error and the file, on a thread of its own. So a pipe without a reader, or a
-//! slow disk, delays no other thread.
+//! Writes log lines to standard error or to the file, on a thread of its own. So a pipe without a reader, or a
+//! slow disk, delays no other thread, nor the other of the two.
 //!
 //! Lines wait in a queue. If the queue is full, lines are dropped and counted; the count is reported before
 //! the next line that fits. Until the thread starts, lines are written at once.
@@ -26,6 +26,7 @@ const SLOW: &str = "standard error or the log file is too slow";
 pub type Tell = fn(time: &str, json: bool, text: String) -> String;
 
 /// A line of the log.
+#[derive(Clone)]
 pub struct LogLine {
     /// The complete text, with the line's end.
     pub text: String,
@@ -35,7 +36,7 @@ pub struct LogLine {
     pub json: bool,
 }
 
-/// The sender to standard error and the log file; usable from any thread.
+/// The sender to standard error or the log file; usable from any thread.
 pub struct Writer {
     shared: Arc<Shared>,
 }

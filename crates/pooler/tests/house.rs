@@ -91,9 +91,9 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
             "pooler/src/server/vanishing.rs",
             "pooler/src/sources.rs",
         ],
-        2853,
+        2950,
     ),
-    ("configuration", &["config/src"], 9501),
+    ("configuration", &["config/src"], 9505),
     (
         "hosts and roles",
         &[

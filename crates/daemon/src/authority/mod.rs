@@ -26,6 +26,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::dns::Resolver;
+use crate::log::Log;
 
 /// How long a check may take, with its wait in the queue.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -69,12 +70,17 @@ pub struct Authorities {
 
 impl Authorities {
     /// No check has been requested yet.
-    pub fn new(resolver: Arc<Resolver>) -> Authorities {
+    pub fn new(resolver: Arc<Resolver>, log: &Log) -> Authorities {
         Authorities {
             resolver,
-            tokens: Arc::default(),
+            tokens: Arc::new(token::TokenChecks::new(log)),
             checks: None,
         }
+    }
+
+    /// Forgets what is known for the sake of earlier configurations.
+    pub fn keep(&self, config: &Config) {
+        self.tokens.keep(config);
     }
 
     /// How old the oldest keys are that tokens are checked with; `None`: there are none.

@@ -90,18 +90,9 @@ impl Epoll {
             let data = EventData::new_u64(tag.pack());
             epoll::add(&epoll, bell, data, EventFlags::IN | EventFlags::ET)?;
         }
-        for listener in &listeners {
-            rustix::io::ioctl_fionbio(&listener.socket, true)?;
-        }
-        let listeners = listeners.into_iter().map(|listener| Listening {
-            address: listener.address,
-            socket: Some(listener.socket),
-            shared: listener.shared,
-            armed: false,
-        });
-        Ok(Epoll {
+        let mut driver = Epoll {
             epoll,
-            listeners: listeners.collect(),
+            listeners: Vec::new(),
             options: SocketOptions::default(),
             connections: Vec::new(),
             events: Vec::with_capacity(EVENTS),
@@ -110,7 +101,27 @@ impl Epoll {
             ready: VecDeque::new(),
             buffer: vec![0; BUFFER].into_boxed_slice(),
             _bell: bell,
-        })
+        };
+        driver.add_listeners(listeners)?;
+        Ok(driver)
+    }
+
+    /// The driver also accepts on these sockets. Sets a flag that all processes with such a socket
+    /// share.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn add_listeners(&mut self, listeners: Vec<Listener>) -> Result<(), Errno> {
+        for listener in listeners {
+            rustix::io::ioctl_fionbio(&listener.socket, true)?;
+            self.listeners.push(Listening {
+                address: listener.address,
+                socket: Some(listener.socket),
+                shared: listener.shared,
+                armed: false,
+            });
+        }
+        Ok(())
     }
 
     fn get(&mut self, key: Key) -> Option<&mut Connection> {

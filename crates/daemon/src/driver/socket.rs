@@ -35,6 +35,11 @@ impl Listener {
         }
     }
 
+    /// False if the socket was shut down, by this process or another owner.
+    pub fn listens(&self) -> bool {
+        sockopt::socket_acceptconn(&self.socket).unwrap_or(true)
+    }
+
     /// Refuses connections at once, unless another process also listens on the socket.
     pub fn stop(&self) {
         stop_listening(&self.socket, &self.shared);

@@ -148,20 +148,9 @@ impl Uring {
             .setup_submit_all()
             .setup_cqsize(COMPLETIONS)
             .build(SUBMISSIONS)?;
-        for listener in &listeners {
-            // On a non-blocking listener an accept would end at once instead of waiting.
-            rustix::io::ioctl_fionbio(&listener.socket, false)?;
-        }
-        // From here on nothing fails: if it did, the buffers would be freed before the ring.
+        // Nothing fails between here and the driver: if it did, the buffers would be freed before the
+        // ring.
         let buffers = Buffers::register(&ring.submitter())?;
-        let listeners = listeners.into_iter().map(|listener| Listening {
-            address: listener.address,
-            socket: Some(listener.socket),
-            shared: listener.shared,
-            armed: false,
-            wanted: false,
-            leaving: false,
-        });
         let mut driver = Uring {
             ring,
             buffers,
@@ -169,7 +158,7 @@ impl Uring {
             quiet: Vec::new(),
             quiet_early: false,
             free_sends: Vec::new(),
-            listeners: listeners.collect(),
+            listeners: Vec::new(),
             options: SocketOptions::default(),
             connections: Vec::new(),
             closing: Vec::new(),
@@ -185,7 +174,29 @@ impl Uring {
             polling: Polling::new(Duration::ZERO),
         };
         driver.watch_bell();
+        driver.add_listeners(listeners)?;
         Ok(driver)
+    }
+
+    /// The driver also accepts on these sockets. Sets a flag that all processes with such a socket
+    /// share.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn add_listeners(&mut self, listeners: Vec<Listener>) -> Result<(), Errno> {
+        for listener in listeners {
+            // On a non-blocking listener an accept would end at once instead of waiting.
+            rustix::io::ioctl_fionbio(&listener.socket, false)?;
+            self.listeners.push(Listening {
+                address: listener.address,
+                socket: Some(listener.socket),
+                shared: listener.shared,
+                armed: false,
+                wanted: false,
+                leaving: false,
+            });
+        }
+        Ok(())
     }
 
     /// Before a wait sleeps, polls for up to `limit` if that is likely to help: see the setting

@@ -10,9 +10,12 @@ use hyper::header::{
 use hyper::{Method, Request, Response, StatusCode};
 use sha2::{Digest, Sha256};
 
-use super::{Latest, STALE, Shared, Terms};
+use super::{Latest, Shared, Terms};
 
 type Answer = Response<Full<Bytes>>;
+
+/// The answer of both probes if a worker hangs.
+const HANGS: &str = "a worker has not answered for some time\n";
 
 /// The page, with everything that it needs.
 const PAGE: &str = include_str!("page.html");
@@ -64,11 +67,10 @@ pub(super) fn answer(shared: &Shared, request: &Request<Incoming>) -> Answer {
 
 /// True if all workers have answered a short while ago.
 fn live(latest: &Latest) -> Answer {
-    if latest.at.elapsed() < STALE {
-        plain(StatusCode::OK, "live\n")
+    if latest.is_stale() {
+        plain(StatusCode::SERVICE_UNAVAILABLE, HANGS)
     } else {
-        let text = "a worker has not answered for some time\n";
-        plain(StatusCode::SERVICE_UNAVAILABLE, text)
+        plain(StatusCode::OK, "live\n")
     }
 }
 
@@ -76,6 +78,9 @@ fn ready(latest: &Latest) -> Answer {
     let Some(sight) = &latest.sight else {
         return plain(StatusCode::SERVICE_UNAVAILABLE, "starting\n");
     };
+    if latest.is_stale() {
+        return plain(StatusCode::SERVICE_UNAVAILABLE, HANGS);
+    }
     let policy = &latest.terms.ready_fails_when;
     let causes = readiness(sight, |cause| policy.iter().any(|word| word == cause));
     if causes.is_empty() {
@@ -202,7 +207,31 @@ fn with(mut answer: Answer, name: HeaderName, value: &str) -> Answer {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use howdah_pooler::config::Globals;
+
+    use super::super::STALE;
     use super::*;
+
+    #[test]
+    fn a_worker_that_hangs_fails_both_probes() {
+        let at = |age| Latest {
+            terms: Terms::of(&Globals::default()),
+            sight: Some(Arc::default()),
+            at: Instant::now().checked_sub(age).unwrap(),
+            made: Default::default(),
+        };
+        for (age, status) in [
+            (Duration::ZERO, StatusCode::OK),
+            (STALE, StatusCode::SERVICE_UNAVAILABLE),
+        ] {
+            let latest = at(age);
+            assert_eq!(live(&latest).status(), status, "{age:?}");
+            assert_eq!(ready(&latest).status(), status, "{age:?}");
+        }
+    }
 
     #[test]
     fn only_names_of_this_machine_pass_without_a_token() {

@@ -22,7 +22,7 @@ use crate::log::Log;
 /// can't keep probes out.
 pub const CONNECTIONS: usize = 32;
 
-/// The greatest age of a sample at which the process still counts as alive.
+/// The greatest age of a sample at which the process still counts as alive and ready.
 const STALE: Duration = Duration::from_secs(10);
 
 /// The settings of the endpoint.
@@ -64,6 +64,11 @@ struct Latest {
 }
 
 impl Latest {
+    /// True if a worker has not answered for too long.
+    fn is_stale(&self) -> bool {
+        self.at.elapsed() >= STALE
+    }
+
     /// Samples are wanted from now on.
     fn begins(&mut self) {
         self.sight = None;

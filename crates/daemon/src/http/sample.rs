@@ -15,8 +15,11 @@ use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
 /// A worker looks at each of its clients for a sample. With so many clients there is a sample every
-/// second second, with twice as many every third, and so on: at most a hundredth of a worker's time.
+/// second second, with twice as many every third, and so on up to a limit: about a hundredth of a worker's time.
 const CLIENTS_EACH_SECOND: u64 = 25_000;
+
+/// The most seconds in a row without a sample: a sample that is too old says that a worker hangs.
+const RESTS_MAX: u64 = 4;
 
 /// Asks the workers, and puts their answers together.
 pub struct Sampler {
@@ -103,7 +106,7 @@ impl Sampler {
         };
         let holdings = std::mem::take(&mut self.holdings);
         let clients: u64 = holdings.iter().map(|of| u64::from(of.clients)).sum();
-        self.rests = clients / CLIENTS_EACH_SECOND;
+        self.rests = rests(clients);
         let most = globals.metrics_max_pools as usize;
         Some(self.memory.sample(now(), holdings, process, most))
     }
@@ -127,6 +130,11 @@ impl Sampler {
             keys_age: None,
         }
     }
+}
+
+/// How many seconds have no sample after a sample of so many clients.
+fn rests(clients: u64) -> u64 {
+    (clients / CLIENTS_EACH_SECOND).min(RESTS_MAX)
 }
 
 /// By a system call: the unit hides most of `/proc`.
@@ -154,5 +162,17 @@ fn open_fds() -> Option<u64> {
     match fs::metadata("/proc/self/fd").ok()?.size() {
         0 => Some(fs::read_dir("/proc/self/fd").ok()?.count() as u64),
         size => Some(size),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::STALE;
+
+    #[test]
+    fn a_sample_is_never_too_old_for_the_sake_of_many_clients() {
+        assert_eq!((rests(24_999), rests(25_000), rests(75_000)), (0, 1, 3));
+        assert!(Duration::from_secs(2 * (1 + rests(u64::MAX))) <= STALE);
     }
 }

@@ -3,8 +3,10 @@
 //! The program is run without a shell, with descriptors 0 to 2 alone, in a process group of its own, which
 //! is killed after a time limit. What it prints is never logged; of its errors, the last line is.
 
+use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::process::Stdio;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use howdah_daemon::driver::socket::close_on_exec;
@@ -36,7 +38,13 @@ pub async fn run(words: &[String]) -> Result<SourceAnswer, String> {
     let (program, arguments) = words.split_first().ok_or("there is no command")?;
     may_run(program)?;
     close_on_exec();
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        if is_our_own(&name) {
+            command.env_remove(name);
+        }
+    }
+    let mut child = command
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -45,6 +53,7 @@ pub async fn run(words: &[String]) -> Result<SourceAnswer, String> {
         .spawn()
         .map_err(|why| format!("it can't be run: {}", log::text(&why)))?;
     let group = child.id().and_then(|id| i32::try_from(id).ok());
+    let _running = group.map(RunningGroup::new);
     let ended = tokio::time::timeout(LIMIT, output(&mut child)).await;
     if !matches!(ended, Ok(Ok(_)))
         && let Some(group) = group
@@ -57,6 +66,42 @@ pub async fn run(words: &[String]) -> Result<SourceAnswer, String> {
     let limit = LIMIT.as_secs();
     let printed = ended.map_err(|_| format!("it was killed after {limit} seconds"))??;
     read(printed)
+}
+
+/// True for variables that are for Howdah alone: its settings, and its connection to the service manager.
+fn is_our_own(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    name == b"NOTIFY_SOCKET" || name.starts_with(b"LISTEN_") || name.starts_with(b"HOWDAH_")
+}
+
+/// The process groups of the programs that run now.
+static RUNNING: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+
+/// A process group of a program that runs.
+struct RunningGroup(i32);
+
+impl RunningGroup {
+    fn new(group: i32) -> RunningGroup {
+        running().push(group);
+        RunningGroup(group)
+    }
+}
+
+impl Drop for RunningGroup {
+    fn drop(&mut self) {
+        running().retain(|group| *group != self.0);
+    }
+}
+
+fn running() -> MutexGuard<'static, Vec<i32>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Kills all programs that run: they must not outlive the process.
+pub fn kill_all() {
+    for group in running().drain(..) {
+        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+    }
 }
 
 /// Whether a program may be run: only root and Howdah's user may have the power to change it.
@@ -192,6 +237,21 @@ mod tests {
                 Ok((user, secret.text().to_owned(), life))
             }
             other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn programs_get_no_variable_that_is_for_howdah_alone() {
+        for own in [
+            "NOTIFY_SOCKET",
+            "LISTEN_FDS",
+            "LISTEN_PID",
+            "HOWDAH_HTTP_TOKEN",
+        ] {
+            assert!(is_our_own(OsStr::new(own)), "{own}");
+        }
+        for kept in ["PATH", "HOME", "AWS_REGION", "KRB5CCNAME", "LISTENER"] {
+            assert!(!is_our_own(OsStr::new(kept)), "{kept}");
         }
     }
 

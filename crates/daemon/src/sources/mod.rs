@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use howdah_daemon::driver::socket::clock;
 #[cfg(feature = "cloud")]
 use howdah_pooler::config::VaultAccess;
-use howdah_pooler::config::{Config, SecretSource};
+use howdah_pooler::config::{Config, Globals, SecretSource};
 use howdah_pooler::event::Time;
 use howdah_pooler::note::Level;
 use howdah_pooler::sources::{SourceAnswer, SourceCall, SourceKeeper};
@@ -93,13 +93,19 @@ impl Sources {
 
     /// The configuration was read: its sources are asked from now on. Gives it what is known.
     pub fn set(&mut self, config: &mut Config) {
-        self.outside = Arc::new(Outside {
-            trust: config.globals.https_ca_file.clone(),
-            #[cfg(feature = "cloud")]
-            vault: VaultAccess::of(&config.globals).ok(),
-        });
+        self.set_outside(&config.globals);
         self.keeper.set(clock(), config.secret_sources());
         self.fill(config);
+    }
+
+    /// Further calls go by these settings. Values that are known stay, and are asked for when they are
+    /// due.
+    pub fn set_outside(&mut self, globals: &Globals) {
+        self.outside = Arc::new(Outside {
+            trust: globals.https_ca_file.clone(),
+            #[cfg(feature = "cloud")]
+            vault: VaultAccess::of(globals).ok(),
+        });
     }
 
     /// The configuration was read once more during a takeover. Sources that have just answered are not

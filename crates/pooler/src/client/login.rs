@@ -103,6 +103,15 @@ impl Pooler {
             Some(LookedUp::User(secret)) => Some(secret.as_ref()),
             Some(LookedUp::Nobody) => None,
         };
+        let is_blank = known
+            .flatten()
+            .is_none_or(|secret| secret.text().is_empty());
+        let method = match method {
+            // Users with SCRAM secrets are asked for SCRAM. Nobody may learn from another question which
+            // names are users.
+            Method::Md5 if is_blank && self.config.has_scram_secrets => Method::Scram,
+            method => method,
+        };
         let secret = known.map(|secret| secret.unwrap_or(&blank));
         let second = match found {
             None => self.config.second_secret(&who.database, user),

@@ -63,7 +63,7 @@ impl KeySet {
     /// Reads a set.
     ///
     /// # Errors
-    /// The text is no set, or has no key that verifies tokens.
+    /// The text is no set.
     pub fn read(text: &[u8]) -> Result<KeySet, String> {
         let set = Json::object(text)?;
         let Some(Json::Array(all)) = set.get("keys") else {
@@ -73,11 +73,14 @@ impl KeySet {
             Json::Object(key) => Key::read(key),
             _ => None,
         });
-        let keys: Vec<Key> = keys.collect();
-        match keys.is_empty() {
-            true => Err("there is no key in it that verifies tokens".into()),
-            false => Ok(KeySet { keys }),
-        }
+        Ok(KeySet {
+            keys: keys.collect(),
+        })
+    }
+
+    /// True if no key of the set verifies tokens: the issuer has withdrawn all of them.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
     }
 
     /// True if one of the keys has made a signature of the text.

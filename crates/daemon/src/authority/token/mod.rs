@@ -6,15 +6,17 @@ mod keys;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use howdah_pooler::auth::secret::SecretBytes;
-use howdah_pooler::config::{KeysAt, TokenRules};
+use howdah_pooler::config::{Authority, Config, KeysAt, TokenRules};
 use howdah_pooler::event::Verified;
+use howdah_pooler::note::Level;
 use tokio::sync::{Mutex as Turn, MutexGuard};
 
+use crate::log::Log;
 use crate::reload::now;
 
 use check::{TokenRefusal, check};
@@ -29,6 +31,8 @@ const AGEING: Duration = Duration::from_secs(10 * 60);
 const FILE_FRESH: Duration = Duration::from_secs(2);
 /// How long a set serves while fetches fail: a key that was withdrawn must not live for ever.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+/// The same for a file, from the first failure on: it is beside Howdah, and should be there.
+const FILE_LONGEST: Duration = Duration::from_secs(60);
 /// A set is fetched because of unknown keys, or after a failure, at most once in this time.
 const ONCE_IN: Duration = Duration::from_secs(60);
 /// How long an old set serves after a failed fetch while the next one is under way.
@@ -37,17 +41,20 @@ const AFTER_FAILURE: Duration = Duration::from_secs(120);
 const LARGEST: u64 = 1 << 20;
 
 /// The keys of all issuers.
-#[derive(Default)]
 pub struct TokenChecks {
-    issuers: Mutex<HashMap<(KeysAt, String), Arc<Issuer>>>,
+    issuers: Mutex<HashMap<IssuerName, Arc<Issuer>>>,
+    log: Log,
 }
 
+/// Where an issuer's keys are, and the issuer's name.
+type IssuerName = (KeysAt, String);
+
 /// An issuer's keys.
-#[derive(Default)]
 struct Issuer {
     known: Mutex<Known>,
     /// Whoever has it fetches the keys; others wait for that.
     turn: Turn<()>,
+    log: Log,
 }
 
 #[derive(Default)]
@@ -61,9 +68,32 @@ struct Known {
     error: Option<String>,
     /// Fetches in a row that failed.
     failures: u32,
+    /// When the first of them failed.
+    failing: Option<Instant>,
 }
 
 impl TokenChecks {
+    /// No issuer is known yet.
+    pub fn new(log: &Log) -> TokenChecks {
+        TokenChecks {
+            issuers: Mutex::default(),
+            log: log.clone(),
+        }
+    }
+
+    /// Forgets issuers that the configuration no longer names.
+    pub fn keep(&self, config: &Config) {
+        let named: HashSet<IssuerName> = config
+            .authorities()
+            .filter_map(|authority| match authority {
+                Authority::Token(rules) => Some(name(rules)),
+                _ => None,
+            })
+            .collect();
+        let mut issuers = self.issuers.lock().unwrap_or_else(PoisonError::into_inner);
+        issuers.retain(|name, _| named.contains(name));
+    }
+
     /// Checks a token by rules, for a login to a database. `trust` is the file of authorities for https;
     /// empty: the system's.
     ///
@@ -92,20 +122,34 @@ impl TokenChecks {
         }
     }
 
-    /// How old the oldest keys are that tokens are checked with; `None`: there are none.
+    /// How old the oldest keys are that tokens are checked with; `None`: there are none. Old keys that
+    /// nobody needs count only if fetching newer ones has failed.
     pub fn keys_age(&self) -> Option<Duration> {
         let issuers = self.issuers.lock().unwrap_or_else(PoisonError::into_inner);
-        let ages = issuers.values().filter_map(|issuer| issuer.known().at);
-        ages.map(|at| at.elapsed())
-            .filter(|age| *age < LONGEST)
-            .max()
+        let ages = issuers.values().filter_map(|issuer| {
+            let known = issuer.known();
+            let age = known.at?.elapsed();
+            let counts = age < FRESH || age < LONGEST && known.error.is_some();
+            counts.then_some(age)
+        });
+        ages.max()
     }
 
     fn issuer(&self, rules: &TokenRules) -> Arc<Issuer> {
         let mut issuers = self.issuers.lock().unwrap_or_else(PoisonError::into_inner);
-        let name = (rules.keys.clone(), rules.issuer.clone());
-        issuers.entry(name).or_default().clone()
+        let issuer = issuers.entry(name(rules)).or_insert_with(|| {
+            Arc::new(Issuer {
+                known: Mutex::default(),
+                turn: Turn::default(),
+                log: self.log.clone(),
+            })
+        });
+        issuer.clone()
     }
+}
+
+fn name(rules: &TokenRules) -> IssuerName {
+    (rules.keys.clone(), rules.issuer.clone())
 }
 
 impl Issuer {
@@ -141,9 +185,8 @@ impl Issuer {
         };
         self.renew(turn, rules, trust, fresh, unfit).await;
         let known = self.known();
-        let aged = known.at.is_some_and(|at| at.elapsed() < LONGEST);
         match (&known.keys, &known.error) {
-            (Some(keys), _) if aged => Ok(keys.clone()),
+            (Some(keys), _) if known.serve(is_file) => Ok(keys.clone()),
             (_, Some(why)) => Err(format!("no keys of the issuer: {why}")),
             (_, None) => Err("no keys of the issuer".into()),
         }
@@ -187,20 +230,50 @@ impl Issuer {
         known.asked = Some(Instant::now());
         match fetched {
             Ok(keys) => {
+                self.say_fetched(&known, &keys, rules);
                 known.keys = Some(Arc::new(keys));
                 known.at = known.asked;
                 known.error = None;
                 known.failures = 0;
+                known.failing = None;
             }
             Err(why) => {
+                if known.failures == 0 {
+                    let name = rules.token_issuer();
+                    let text = format!("no new keys of the token issuer {name}: {why}");
+                    self.log.say(Level::Warning, text);
+                }
                 known.error = Some(why);
                 known.failures = known.failures.saturating_add(1);
+                known.failing = known.failing.or(known.asked);
             }
+        }
+    }
+
+    /// Logs that fetching works again, or that an issuer has withdrawn all keys.
+    fn say_fetched(&self, before: &Known, keys: &KeySet, rules: &TokenRules) {
+        let name = rules.token_issuer();
+        if before.failures > 0 {
+            let text = format!("the keys of the token issuer {name} are here again");
+            self.log.say(Level::Log, text);
+        }
+        let was_empty = before.keys.as_ref().is_some_and(|keys| keys.is_empty());
+        if keys.is_empty() && !was_empty {
+            let text = format!(
+                "the token issuer {name} has no key that verifies tokens: all its tokens are refused"
+            );
+            self.log.say(Level::Warning, text);
         }
     }
 }
 
 impl Known {
+    /// True if the keys may serve although they are not fresh.
+    fn serve(&self, is_file: bool) -> bool {
+        let late = |since: Instant| is_file && since.elapsed() >= FILE_LONGEST;
+        self.at.is_some_and(|at| at.elapsed() < LONGEST) && !self.failing.is_some_and(late)
+    }
+
     /// True if it is too early for another fetch. Without any keys, the pause doubles from 1 second on.
     fn pauses(&self, rules: &TokenRules) -> bool {
         let pause = match rules.keys {

@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
-use howdah_pooler::config::{TokenOffer, TokenRules};
+use howdah_pooler::config::{Config, TokenOffer, TokenRules};
 use howdah_pooler::event::Verified;
 use openssl::bn::{BigNum, BigNumContext};
 use openssl::ec::{EcGroup, EcKey};
@@ -15,7 +15,8 @@ use openssl::sign::{RsaPssSaltlen, Signer};
 
 use super::check::{TokenRefusal, check};
 use super::keys::KeySet;
-use super::{AFTER_FAILURE, FRESH, Known, TokenChecks};
+use super::{AFTER_FAILURE, FILE_LONGEST, FRESH, Known, TokenChecks};
+use crate::log::Log;
 
 const NOW: i64 = 1_000_000;
 
@@ -381,18 +382,17 @@ fn what_no_set_of_keys_is() {
     let small = Rsa::generate(1024).unwrap();
     let small = BASE64.encode(small.n().to_vec());
     let weak = format!(r#"{{"keys": [{{"kty": "RSA", "n": "{small}", "e": "AQAB"}}]}}"#);
+    for text in ["", "[]", "{}", r#"{"keys": {}}"#] {
+        assert!(KeySet::read(text.as_bytes()).is_err(), "{text}");
+    }
     for text in [
-        "",
-        "[]",
-        "{}",
-        r#"{"keys": {}}"#,
         r#"{"keys": []}"#,
         r#"{"keys": [1, {"kty": "oct", "k": "AAAA"}]}"#,
         r#"{"keys": [{"kty": "EC", "crv": "P-256", "x": "AQ", "y": "AQ"}]}"#,
         r#"{"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "AQ"}]}"#,
         &weak,
     ] {
-        assert!(KeySet::read(text.as_bytes()).is_err(), "{text}");
+        assert!(KeySet::read(text.as_bytes()).unwrap().is_empty(), "{text}");
     }
 }
 
@@ -413,7 +413,7 @@ impl Checked {
         Checked {
             rules: rules(&format!("keys={}", keys.display())),
             folder,
-            checks: TokenChecks::default(),
+            checks: TokenChecks::new(&Log::new(true, 0)),
             runtime: { runtime }.enable_all().build().unwrap(),
         }
     }
@@ -472,6 +472,33 @@ fn a_withdrawn_key_serves_no_login_after_its_time() {
     assert!(of.checks.issuer(&of.rules).old().is_some());
     of.known(|known| known.asked = ago(AFTER_FAILURE));
     assert!(of.checks.issuer(&of.rules).old().is_none());
+    // A file may be missing for a short while only.
+    of.known(|known| known.failing = ago(FILE_LONGEST));
+    assert!(of.check(&lasting(&other, "d")).is_err());
+    of.known(|known| assert_eq!(known.failures, 2));
+    // A set without keys withdraws all of them.
+    of.set(&other.set());
+    of.known(aged);
+    assert_eq!(of.check(&lasting(&other, "d")), Ok(()));
+    of.known(|known| assert!(known.failing.is_none()));
+    of.set("{\"keys\": []}");
+    of.known(aged);
+    let refused = of.check(&lasting(&other, "d")).unwrap_err();
+    assert!(refused.contains("no key of the issuer fits"), "{refused}");
+}
+
+#[test]
+fn who_is_no_issuer_any_more_is_forgotten_and_old_keys_count_only_when_fetching_fails() {
+    let (of, issuer) = (Checked::new("forgotten"), Issuer::new());
+    of.set(&issuer.set());
+    assert_eq!(of.check(&lasting(&issuer, "d")), Ok(()));
+    assert!(of.checks.keys_age().is_some());
+    of.known(|known| known.at = ago(FRESH));
+    assert_eq!(of.checks.keys_age(), None, "nobody has logged in since");
+    of.known(|known| known.error = Some("gone".into()));
+    assert!(of.checks.keys_age() >= Some(FRESH));
+    of.checks.keep(&Config::default());
+    assert_eq!(of.checks.keys_age(), None);
 }
 
 #[test]
