@@ -364,7 +364,7 @@ pub fn refuse_second(globals: &Globals) -> Result<(), Fatal> {
         Ok(None) => Ok(()),
         Ok(Some(_)) => Err(Fatal("unix socket is in use, cannot continue".into())),
         Err(why) => Err(Fatal(format!(
-            "cannot tell whether the unix socket is in use: {why}"
+            "cannot tell whether the unix socket is in use: {why}; if no process uses the socket, remove its file"
         ))),
     }
 }

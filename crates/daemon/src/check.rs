@@ -18,7 +18,7 @@ use howdah_daemon::tls::contexts::TicketSeed;
 use crate::boot::{self, Fatal, Source};
 use crate::cli::Arguments;
 use crate::machine::Machine;
-use crate::print::print;
+use crate::print::{print, tell};
 #[cfg(feature = "top")]
 use crate::reach::try_all;
 use crate::{listen, log, workers};
@@ -144,15 +144,14 @@ pub fn check(arguments: &Arguments) -> ExitCode {
     let found = match remarks(arguments) {
         Ok(found) => found,
         Err(why) => {
-            eprintln!("ERROR {why}");
+            tell(&format!("ERROR {why}\n"));
             return ExitCode::FAILURE;
         }
     };
     let errors = found.errors.iter().map(|error| ("ERROR", error));
     let warnings = found.warnings.iter().map(|warning| ("WARNING", warning));
     for (level, remark) in errors.chain(warnings) {
-        eprintln!("{level} {}", remark.text);
-        eprint!("{}", remark.shown_line);
+        tell(&format!("{level} {}\n{}", remark.text, remark.shown_line));
     }
     if let Some(summary) = &found.summary {
         print(&format!("{summary}\n"));

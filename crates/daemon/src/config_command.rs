@@ -12,7 +12,7 @@ use crate::check::{Remark, remarks};
 use crate::cli::{Arguments, ConfigCommand};
 use crate::container;
 use crate::machine::Machine;
-use crate::print::print;
+use crate::print::{print, tell};
 
 /// Runs the command. The exit code is 1 if there are mistakes.
 pub fn run(command: ConfigCommand) -> ExitCode {
@@ -117,7 +117,7 @@ fn convert(path: &str) -> Result<bool, String> {
         Ok(toml) => print(&toml),
         Err(mistakes) => {
             let mistakes = mistakes.into_iter().map(Remark::from);
-            mistakes.for_each(|mistake| eprintln!("{}", line(&mistake, "")));
+            mistakes.for_each(|mistake| tell(&(line(&mistake, "") + "\n")));
             return Err(format!("{path} has mistakes: correct them first"));
         }
     }

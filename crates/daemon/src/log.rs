@@ -139,9 +139,14 @@ impl Log {
                 .create(true)
                 // Lines have names of users and databases, texts of queries and addresses.
                 .mode(0o640)
-                // A FIFO without a reader is an error, and one that is full loses lines: nobody waits.
+                // A FIFO without a reader is an error.
                 .custom_flags(nix::libc::O_NONBLOCK)
-                .open(Path::new(path));
+                .open(Path::new(path))
+                // The thread of the log waits for who reads a FIFO.
+                .and_then(|file| {
+                    rustix::io::ioctl_fionbio(&file, false)?;
+                    Ok(file)
+                });
             Some(file.map_err(|why| format!("Cannot open logfile: '{path}': {}", text(&why)))?)
         };
         self.shared

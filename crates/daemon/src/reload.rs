@@ -249,7 +249,9 @@ impl Control {
     /// session tickets have new keys each day, and certificates that end soon are reported.
     pub fn looked(&mut self, of: &Arc<Config>, read: Option<TlsRead>) {
         self.looking = false;
-        let Some(tls) = read.filter(|_| Arc::ptr_eq(of, &self.config)) else {
+        // A reload under way reads the files, too.
+        let is_new = Arc::ptr_eq(of, &self.config) && self.reloads.is_empty();
+        let Some(tls) = read.filter(|_| is_new) else {
             return;
         };
         if tls.looks != self.looks {

@@ -274,7 +274,8 @@ impl Pooler {
         self.unpark(out);
         self.begin_held_logins(out);
         self.hold_pools(out);
-        self.janitor.ending = Some(Shutdown::Clients);
+        // Perhaps an operator has ended this process meanwhile.
+        self.janitor.ending.get_or_insert(Shutdown::Clients);
         // Later rounds leave the servers to the clients that stay.
         if first {
             self.close_tls_servers(out);

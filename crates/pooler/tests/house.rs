@@ -91,9 +91,9 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
             "pooler/src/server/vanishing.rs",
             "pooler/src/sources.rs",
         ],
-        2950,
+        2964,
     ),
-    ("configuration", &["config/src"], 9505),
+    ("configuration", &["config/src"], 9510),
     (
         "hosts and roles",
         &[

@@ -44,16 +44,14 @@ pub async fn run(words: &[String]) -> Result<SourceAnswer, String> {
             command.env_remove(name);
         }
     }
-    let mut child = command
+    command
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn()
-        .map_err(|why| format!("it can't be run: {}", log::text(&why)))?;
-    let group = child.id().and_then(|id| i32::try_from(id).ok());
-    let _running = group.map(RunningGroup::new);
+        .process_group(0);
+    let (mut child, running) = RunningGroup::spawn(&mut command)?;
+    let group = running.as_ref().map(|running| running.0);
     let ended = tokio::time::timeout(LIMIT, output(&mut child)).await;
     if !matches!(ended, Ok(Ok(_)))
         && let Some(group) = group
@@ -75,31 +73,52 @@ fn is_our_own(name: &OsStr) -> bool {
 }
 
 /// The process groups of the programs that run now.
-static RUNNING: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+static RUNNING: Mutex<Running> = Mutex::new(Running {
+    groups: Vec::new(),
+    leaving: false,
+});
+
+/// The programs that run.
+struct Running {
+    /// Their process groups.
+    groups: Vec<i32>,
+    /// The process ends: no program is run any more.
+    leaving: bool,
+}
 
 /// A process group of a program that runs.
 struct RunningGroup(i32);
 
 impl RunningGroup {
-    fn new(group: i32) -> RunningGroup {
-        running().push(group);
-        RunningGroup(group)
+    /// Runs a program in a group of its own.
+    fn spawn(command: &mut Command) -> Result<(Child, Option<RunningGroup>), String> {
+        let mut running = running();
+        if running.leaving {
+            return Err("the process ends".into());
+        }
+        let child = command.spawn();
+        let child = child.map_err(|why| format!("it can't be run: {}", log::text(&why)))?;
+        let group = child.id().and_then(|id| i32::try_from(id).ok());
+        running.groups.extend(group);
+        Ok((child, group.map(RunningGroup)))
     }
 }
 
 impl Drop for RunningGroup {
     fn drop(&mut self) {
-        running().retain(|group| *group != self.0);
+        running().groups.retain(|group| *group != self.0);
     }
 }
 
-fn running() -> MutexGuard<'static, Vec<i32>> {
+fn running() -> MutexGuard<'static, Running> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Kills all programs that run: they must not outlive the process.
 pub fn kill_all() {
-    for group in running().drain(..) {
+    let mut running = running();
+    running.leaving = true;
+    for group in running.groups.drain(..) {
         let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
     }
 }
