@@ -630,3 +630,39 @@ def test_what_was_committed_before_a_rollback_counts(shared_howdah, postgres):
         two.rows("rollback")
         got = two.ask(parse("select * from chained", "s"), bind("s"), execute(), sync())
         assert "E" not in tags(got)
+
+
+def test_long_portal_names(make_howdah):
+    """PostgreSQL would cut such a name and run the portal, which nobody has looked at."""
+    howdah = make_howdah(default_pool_size=1)
+    with howdah.connect() as one, howdah.connect() as two:
+        two.ask(parse("select 'of two'"), bind(), execute(), sync())
+        for statement in ("set work_mem = '7MB'", "select 1"):
+            for length in (5000, 20_000, 300_000):
+                name = "x" * length
+                said = one.error(parse(statement), bind(portal=name), execute(name[:63]), sync())
+                assert said["C"] == "54000", length
+        assert one.error(bind(portal="x" * 300_000), execute("x" * 63), sync())["C"] == "54000"
+        assert two.value("show work_mem") == one.value("show work_mem") != "7MB"
+        # A name that PostgreSQL cuts is the same portal for Howdah.
+        name = "y" * 100
+        one.ask(query("begin"))
+        assert tags(one.ask(parse("reset work_mem"), bind(portal=name), execute(name[:63]), sync())) == "12CZ"
+        one.ask(query("rollback"))
+
+
+def test_a_long_error_behind_a_refused_name(make_howdah):
+    """The Query's own error is longer than what Howdah keeps of it, and the worker goes on."""
+    howdah = make_howdah(default_pool_size=1)
+    with howdah.connect() as one:
+        one.ask(query("create temp table gone (a int)"))
+        one.ask(parse("select * from gone", "p"), sync())
+        one.ask(query("drop table gone"))
+        raises = ("create function pg_temp.raises() returns int language plpgsql as $$ begin raise exception "
+                  "using errcode = '26000', message = repeat('x', 3000000); end $$")
+        one.ask(query(raises))
+        for _ in range(3):
+            said = one.error(query("select pg_temp.raises(); execute p"))
+            assert said["C"] in ("26000", "42P01")
+        assert one.value("select 1") == "1"
+    assert "internal error" not in howdah.log()

@@ -120,7 +120,7 @@ impl Refusal {
                 (b'C', b"54000"),
                 (
                     b'M',
-                    b"too many prepared statements of one client for the pooler (10000)",
+                    b"too many prepared statements or portals of one client for the pooler (10000)",
                 ),
                 (b'H', b"Close some, or parse without a name."),
             ],

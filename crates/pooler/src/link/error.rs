@@ -88,22 +88,23 @@ impl Downstream<'_> {
                 self.pass_front(chunk, header, Fate::Drop);
             }
             Telling::Echo => {
-                if reply == Some(Reply::Parse) {
+                // A longer error is not kept: the client gets the Query's own.
+                if reply == Some(Reply::Parse) && header.total() <= chunk.rest().len() {
                     self.server.link.refuses_name(body);
                 }
                 self.pass_front(chunk, header, Fate::Drop);
             }
             Telling::Earlier(error) => {
                 self.tell_earlier(&error);
-                chunk.at += header.total();
+                self.pass_front(chunk, header, Fate::Drop);
             }
             Telling::FailedBefore => {
                 self.tell_failed(fields);
-                chunk.at += header.total();
+                self.pass_front(chunk, header, Fate::Drop);
             }
             Telling::Refusal(refusal) => {
                 self.tell_refusal(fields, refusal);
-                chunk.at += header.total();
+                self.pass_front(chunk, header, Fate::Drop);
             }
             Telling::Renamed(concerned) => {
                 self.rename_error(fields, &concerned);

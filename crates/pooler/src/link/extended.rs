@@ -243,6 +243,10 @@ impl Upstream<'_> {
             None if body.len() < header.body as usize && body.len() < limits::FRONT => {
                 return Err(Flow::Partial);
             }
+            // The names are too long. PostgreSQL would cut them, and run the portal.
+            None if body.len() < header.body as usize => {
+                self.refuse(chunk, header, Entry::forward(Reply::Bind), Refusal::TooLong);
+            }
             // The Bind is malformed. PostgreSQL answers with its own error.
             None => self.ask(chunk, header, Entry::forward(Reply::Bind)),
         }

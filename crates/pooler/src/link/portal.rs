@@ -7,6 +7,14 @@ use crate::effect::Names;
 use crate::ledger::Asked;
 use crate::statement::Statement;
 
+/// The part of a portal's name that counts for PostgreSQL (NAMEDATALEN), in bytes.
+const LONGEST: usize = 63;
+
+/// The part of a name that counts.
+fn cut(name: &[u8]) -> &[u8] {
+    &name[..name.len().min(LONGEST)]
+}
+
 /// A portal whose Execute affects its client or the meaning of texts parsed later.
 #[derive(Clone, Debug)]
 pub struct Portal {
@@ -57,9 +65,14 @@ impl Portals {
         self.portals.is_empty()
     }
 
+    /// How many are remembered.
+    pub fn len(&self) -> usize {
+        self.portals.len()
+    }
+
     /// The portal with this name.
     pub fn get(&self, name: &[u8]) -> Option<&Portal> {
-        self.portals.get(self.numbers.get(name)?)
+        self.portals.get(self.numbers.get(cut(name))?)
     }
 
     /// All portals.
@@ -74,6 +87,11 @@ impl Portals {
 
     /// Remembers a portal with the number [`Self::next_number`].
     pub fn add(&mut self, portal: Portal) {
+        let name = match portal.name.len() {
+            ..=LONGEST => portal.name.clone(),
+            _ => cut(&portal.name).into(),
+        };
+        let portal = Portal { name, ..portal };
         self.bound = portal.number;
         self.numbers.insert(portal.name.clone(), portal.number);
         self.portals.insert(portal.number, portal);
@@ -81,7 +99,7 @@ impl Portals {
 
     /// Forgets the portal with this name, if there is one.
     pub fn forget(&mut self, name: &[u8]) {
-        if let Some(number) = self.numbers.remove(name) {
+        if let Some(number) = self.numbers.remove(cut(name)) {
             self.portals.remove(&number);
         }
     }
@@ -139,6 +157,11 @@ mod tests {
         portals.close(3);
         assert_eq!(number(&portals, b"a"), None);
         assert_eq!(portals.iter().count(), 1);
+        // PostgreSQL cuts names.
+        let long = [b'x'; 4000];
+        bind(&mut portals, &long, 4);
+        assert_eq!(number(&portals, &long[..63]), Some(5));
+        assert!(portals.len() == 2 && number(&portals, &long[..62]).is_none());
         portals.clear();
         assert!(portals.is_empty() && portals.get(b"c").is_none());
     }

@@ -15,6 +15,7 @@ use crate::effect::Names;
 use crate::effect::first::Forgets;
 use crate::event::Out;
 use crate::ledger::{Asked, Change, Consequences, Entry, NameOp, Refusal, Reply, SetOp};
+use crate::limits;
 use crate::server::Server;
 use crate::statement::{
     self, Constants, Held, Interner, Named, SchemaId, Statement, Unnamed, server_name,
@@ -137,6 +138,10 @@ impl Upstream<'_> {
     ) -> Result<(), Flow> {
         let effect = found.statement.clone();
         let effect = effect.filter(|s| names != Names::Same || self.has_effect(s));
+        if effect.is_some() && self.server.link.portals.len() >= limits::CLIENT_NAMES {
+            *found = Referent::refused(Refusal::TooManyNames);
+            return Ok(());
+        }
         let mut void = false;
         if let Some(statement) = &effect
             && let Forgets::Name(name) = &statement.first.forgets

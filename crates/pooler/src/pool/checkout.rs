@@ -279,7 +279,10 @@ impl Pooler {
         self.serve_waiting(pool_id, out);
         let opens = self.opens(pool_id);
         let pool = self.pools.at(pool_id);
-        let tested = pool.testing() > 0 && pool.testing() as usize >= pool.waiting.len();
+        // A server whose network has gone does not answer its test for long.
+        let tested = pool.testing() > 0
+            && pool.testing() as usize >= pool.waiting.len()
+            && self.oldest_wait(pool_id) < LOGS_IN_NS;
         let held_back = pool.is_need_told(opens) || !pool.gives() || tested;
         // Other workers may have servers to lend even if this worker can't open any.
         if !pool.is_waited_for() || held_back || self.workers == 1 && !opens {

@@ -49,7 +49,8 @@ impl Pooler {
     pub(crate) fn evict(&mut self, key: &PoolKey, from: &Evict, age: u64, out: &mut Out) {
         let mut oldest: Option<(Time, ServerId)> = None;
         for (_, pool) in self.pools.iter() {
-            if !from.concerns(key, &pool.key, pool.supply.bounds.host.as_ref()) {
+            // Under SUSPEND and in a takeover, servers stay.
+            if pool.held() || !from.concerns(key, &pool.key, pool.supply.bounds.host.as_ref()) {
                 continue;
             }
             for id in pool.idle.iter() {

@@ -106,9 +106,11 @@ impl Failure {
         self.is_absent() || self.is_full()
     }
 
-    /// PostgreSQL can't be reached, or is starting up (57P03).
+    /// PostgreSQL can't be reached, is starting up (57P03), or has ended the session during its login, as it
+    /// does when it is restarted (57P01, 57P02).
     pub fn is_absent(&self) -> bool {
-        self.is_unreachable() || self.sqlstate == "57P03" || self.secret.is_some()
+        let restarts = matches!(&*self.sqlstate, "57P01" | "57P02" | "57P03");
+        self.is_unreachable() || restarts || self.secret.is_some()
     }
 
     /// No connection to PostgreSQL came about, or one was lost during the login (08006).

@@ -67,6 +67,11 @@ impl Line {
     /// A client joins at the place that matches its waiting time.
     pub fn join_since(&mut self, id: ClientId, since: Time) {
         self.leave(id);
+        self.join_behind(id, since);
+    }
+
+    /// As `join_since`, for a client that is not in the queue.
+    pub fn join_behind(&mut self, id: ClientId, since: Time) {
         let place = self.clients.partition_point(|(_, other)| *other <= since);
         self.clients.insert(place, (id, since));
     }

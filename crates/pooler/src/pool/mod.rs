@@ -228,7 +228,9 @@ impl Pool {
 
     /// Takes one of a host's `addresses` for the next server.
     pub(crate) fn takes_address(&self, addresses: &[IpAddr]) -> IpAddr {
-        addresses[self.next_host % addresses.len()]
+        // Each address of a host has its turn, whatever the number of hosts.
+        let hosts = self.target.hosts.len().max(1);
+        addresses[self.next_host / hosts % addresses.len()]
     }
 
     pub(crate) fn host_fails(&mut self) {

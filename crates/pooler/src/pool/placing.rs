@@ -238,6 +238,20 @@ impl Pooler {
         }
     }
 
+    /// Routes one client again that waits in a pool, with its time.
+    pub(crate) fn route_waiter(&mut self, id: ClientId, pool_id: PoolId) {
+        let is_own = |(other, _): &(ClientId, Time)| *other == id;
+        let place = self.pools.at(pool_id).waiting.iter().find(is_own);
+        let Some((_, since)) = place else {
+            return;
+        };
+        self.pools.at_mut(pool_id).waiting.leave(id);
+        if let Some(reached) = self.waiter_goes_on(id, (pool_id, since)) {
+            self.next.note(Next::Need(reached));
+        }
+        self.watch_client(id);
+    }
+
     /// True if a pool is still there.
     pub(crate) fn has_pool(&self, id: PoolId) -> bool {
         self.pools.iter().any(|(other, _)| other == id)
@@ -251,7 +265,7 @@ impl Pooler {
         }
         let pool = self.route(id, Opening::Unread)?;
         self.clients.at_mut(id).stands_in_line(pool);
-        self.pools.at_mut(pool).waiting.rejoin(id, since);
+        self.pools.at_mut(pool).waiting.join_behind(id, since);
         Some(pool)
     }
 

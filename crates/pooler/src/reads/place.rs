@@ -162,10 +162,12 @@ impl Pooler {
         if !client.read_waits(now, terms.wait) {
             return false;
         }
-        if let Some(login) = client.login.filter(|_| !waited) {
-            self.logins.at_mut(login).reads.counts.count_wait();
+        if !waited {
+            if let Some(login) = client.login {
+                self.logins.at_mut(login).reads.counts.count_wait();
+            }
+            self.next.note(Next::AwaitRound(id));
         }
-        self.next.note(Next::AwaitRound(id));
         true
     }
 }

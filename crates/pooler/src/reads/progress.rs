@@ -36,7 +36,7 @@ impl Pooler {
         let client = gone!(self.clients.get_mut(id));
         client.read_gives_up(now);
         if let ClientState::Waiting(pool) = *client.state() {
-            self.route_waiting(pool);
+            self.route_waiter(id, pool);
         }
     }
 
