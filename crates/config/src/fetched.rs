@@ -294,8 +294,7 @@ impl Config {
             let source = password.as_ref().and_then(|password| password.source());
             source.is_some()
         };
-        let (mut sources, mut seconds) = (false, false);
-        let (mut scram, mut others) = (false, false);
+        let (mut sources, mut seconds, mut scram) = (false, false, false);
         for database in self.databases.values().chain(&self.fallback) {
             sources |= is_sourced(&database.server_password);
         }
@@ -304,14 +303,10 @@ impl Config {
         for user in self.users.values().chain(members) {
             sources |= is_sourced(&user.password) || is_sourced(&user.server_password);
             seconds |= user.second.is_some();
-            match &user.secret {
-                Some(Secret::Scram(_)) => scram |= user.listed,
-                Some(_) => others |= user.listed,
-                None => {}
-            }
+            scram |= user.listed && matches!(user.secret, Some(Secret::Scram(_)));
         }
         (self.has_sources, self.has_second_passwords) = (sources, seconds);
-        self.has_scram_secrets_only = scram && !others;
+        self.has_scram_secrets = scram;
     }
 
     /// The sources that somebody uses, each with who uses it and, for a file, its text.

@@ -322,8 +322,8 @@ pub struct Config {
     pub has_sources: bool,
     /// Whether any user has two passwords.
     pub(crate) has_second_passwords: bool,
-    /// Whether all secrets of users who may log in are SCRAM secrets, and there are any.
-    pub has_scram_secrets_only: bool,
+    /// Whether any user who may log in has a SCRAM secret.
+    pub has_scram_secrets: bool,
     /// The files that have commands for passwords.
     pub command_files: BTreeSet<Arc<str>>,
 }
@@ -461,7 +461,7 @@ impl Config {
         if !self.auth_file_missing {
             return told;
         }
-        self.has_scram_secrets_only |= in_force.has_scram_secrets_only;
+        self.has_scram_secrets |= in_force.has_scram_secrets;
         let of_file = |user: &User| user.listed && user.password.is_none();
         for (name, known) in in_force.users.iter().filter(|(_, user)| of_file(user)) {
             let fresh = || {

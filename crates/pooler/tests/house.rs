@@ -93,7 +93,7 @@ const FEATURES: [(&str, &[&str], usize); 12] = [
         ],
         2964,
     ),
-    ("configuration", &["config/src"], 9510),
+    ("configuration", &["config/src"], 9505),
     (
         "hosts and roles",
         &[

@@ -107,8 +107,9 @@ impl Pooler {
             .flatten()
             .is_none_or(|secret| secret.text().is_empty());
         let method = match method {
-            // All users are asked for SCRAM. Nobody may learn from another question which names are users.
-            Method::Md5 if is_blank && self.config.has_scram_secrets_only => Method::Scram,
+            // Users with SCRAM secrets are asked for SCRAM. Nobody may learn from another question which
+            // names are users.
+            Method::Md5 if is_blank && self.config.has_scram_secrets => Method::Scram,
             method => method,
         };
         let secret = known.map(|secret| secret.unwrap_or(&blank));
